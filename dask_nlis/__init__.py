@@ -1,0 +1,93 @@
+"""Importance sampling for nonlinear models on data sets too large for memory.
+
+Five words: matrix -> scores -> draw -> take -> refit; `run` does them as one job.
+"""
+
+from dask_nlis import datasets
+from dask_nlis.activations import Identity, Logistic, Swish, Tanh
+from dask_nlis.constraints import Ball, Box
+from dask_nlis.diagnostics import RowTable, bottom_rows, top_rows, total_loss
+from dask_nlis.errors import (
+    ClusterError,
+    ConvergenceWarning,
+    DataConversionWarning,
+    DeviceError,
+    IncompleteRunError,
+    InputError,
+    InputTypeError,
+    MatrixMismatchError,
+    MissingDataError,
+    NlisError,
+    NlisWarning,
+    NonFiniteError,
+    PerformanceWarning,
+    RankAmbiguityWarning,
+    ScaleWarning,
+    StoreExistsError,
+)
+from dask_nlis.factor import Factor, factorize
+from dask_nlis.intake import Standardization, Standardized, open_rows, standardize
+from dask_nlis.losses import SquaredError
+from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
+from dask_nlis.models import Linear, SingleIndex
+from dask_nlis.pipeline import Run, open_run, pilot, run
+from dask_nlis.problem import Problem
+from dask_nlis.refit import Fit, refit
+from dask_nlis.sample import Sample
+from dask_nlis.sampling import draw
+from dask_nlis.scores import leverage_scores, norm_scores
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Ball",
+    "Box",
+    "ClusterError",
+    "ConvergenceWarning",
+    "DataConversionWarning",
+    "DeviceError",
+    "Factor",
+    "Fit",
+    "Identity",
+    "IncompleteRunError",
+    "InputError",
+    "InputTypeError",
+    "Linear",
+    "Logistic",
+    "MatrixMismatchError",
+    "MissingDataError",
+    "NlisError",
+    "NlisWarning",
+    "NonFiniteError",
+    "PerformanceWarning",
+    "Problem",
+    "RankAmbiguityWarning",
+    "RowTable",
+    "Run",
+    "Sample",
+    "ScaleWarning",
+    "SingleIndex",
+    "SquaredError",
+    "Standardization",
+    "Standardized",
+    "StoreExistsError",
+    "Swish",
+    "TallMatrix",
+    "Tanh",
+    "bottom_rows",
+    "datasets",
+    "draw",
+    "dual_matrix",
+    "factorize",
+    "leverage_scores",
+    "norm_scores",
+    "open_rows",
+    "open_run",
+    "pilot",
+    "reference_matrix",
+    "refit",
+    "run",
+    "standardize",
+    "top_rows",
+    "total_loss",
+]

@@ -1,0 +1,64 @@
+"""Row layout in integers: how many rows a block takes, where blocks start, which block holds a row."""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+#: Neighbouring read results stacked into one chunk before the merge.
+STACK = 16
+
+#: Consecutive blocks whose factors are merged and kept together; part of the fixed tree.
+GROUP = 1024
+
+
+def block_rows(n_rows: int, row_bytes: int, unit: int, target: int) -> int:
+    """Rows of a block: whole units (chunks or shards) near `target` bytes, never less than one unit.
+
+    >>> block_rows(1_000_000, row_bytes=80, unit=1_000, target=8_000_000)
+    100000
+    >>> block_rows(1_000_000, row_bytes=80, unit=300_000, target=8_000_000)
+    300000
+    >>> block_rows(50, row_bytes=80, unit=1_000, target=8_000_000)
+    50
+    """
+    units = max(1, target // max(1, row_bytes * unit))
+    return max(1, min(n_rows, units * unit))
+
+
+def row_chunks(n_rows: int, rows: int) -> tuple[int, ...]:
+    """Chunk lengths of n rows in blocks of `rows`, the last one short.
+
+    >>> row_chunks(10, 4)
+    (4, 4, 2)
+    """
+    full, rest = divmod(n_rows, rows)
+    return (rows,) * full + ((rest,) if rest else ())
+
+
+def starts(chunks: Sequence[int]) -> np.ndarray:
+    """First global row of each block.
+
+    >>> starts((4, 4, 2))
+    array([0, 4, 8])
+    """
+    return np.array([0, *accumulate(chunks)][: len(chunks)], dtype=np.int64)
+
+
+def locate(indices: np.ndarray, chunks: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Blocks touched by ascending global rows, as (block, first, last) with `indices[first:last]` inside.
+
+    >>> locate(np.array([1, 3, 8]), (4, 4, 2))
+    [(0, 0, 2), (2, 2, 3)]
+    """
+    edges = np.searchsorted(indices, np.append(starts(chunks), sum(chunks)))
+    return [(k, int(a), int(b)) for k, (a, b) in enumerate(pairwise(edges)) if b > a]
+
+
+def is_regular(chunks: Sequence[int]) -> bool:
+    """Whether all blocks but the last have one length and the last is no longer.
+
+    >>> is_regular((4, 4, 2)), is_regular((4, 2, 4))
+    (True, False)
+    """
+    return all(c == chunks[0] for c in chunks[:-1]) and (not chunks or 0 < chunks[-1] <= chunks[0])

@@ -1,0 +1,50 @@
+"""The command group, and which exit code an error becomes."""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from dask_nlis import __version__
+from dask_nlis.cli.demo import demo
+from dask_nlis.errors import InputError, InputTypeError, MissingDataError, StoreExistsError
+
+EXIT_FAILED, EXIT_REFUSED, EXIT_INTERRUPTED = 1, 2, 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="dask-nlis")
+def group() -> None:
+    """Draw the rows that matter to a nonlinear model, and fit on them.
+
+    \b
+    Examples:
+      dask-nlis demo                      the whole job on built-in data, in a temporary folder
+      dask-nlis demo --folder try --seed 7
+    \b
+    Exit codes: 0 done; 1 failed, a retry may help; 2 usage or data refused, a retry cannot help;
+    130 interrupted.
+    """
+
+
+group.add_command(demo)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with the code of the outcome; errors are one line on standard error."""
+    try:
+        group.main(args=None if arguments is None else list(arguments), prog_name="dask-nlis", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_REFUSED)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("dask-nlis: interrupted", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except (InputError, InputTypeError, MissingDataError, StoreExistsError, PermissionError) as error:
+        click.echo(f"dask-nlis: {error}", err=True)
+        sys.exit(EXIT_REFUSED)
+    except Exception as error:
+        first = (str(error).splitlines() or [""])[0]
+        click.echo(f"dask-nlis: {type(error).__name__}: {first}", err=True)
+        sys.exit(EXIT_FAILED)
+    sys.exit(0)

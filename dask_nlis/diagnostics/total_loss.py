@@ -1,0 +1,131 @@
+"""The loss over all rows, for one theta or many in one read."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dask_nlis import phase
+from dask_nlis.device import choose
+from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.matrix import Finding, Job, check_finite, dual_matrix, leaves, map_blocks
+from dask_nlis.matrix.tasks import overflow
+from dask_nlis.problem import Problem, check_theta
+
+
+def total_loss(
+    problem: Problem,
+    X: Any,
+    y: Any,
+    theta: Any,
+    *,
+    sample_weight: Any = None,
+    missing: str = "raise",
+    device: str | None = None,
+    block_bytes: int | None = None,
+) -> Any:
+    """Sum of losses over all rows: X (n, d), y (n,), theta (p,) -> float, (k, p) -> (k,). One read of X, whatever k.
+
+    Parameters
+    ----------
+    problem : Problem
+        Model and loss; the set plays no part.
+    X : array_like of shape (n, d)
+        NumPy, Dask, Zarr, pandas or xarray.
+    y : array_like of shape (n,)
+        Labels.
+    theta : array_like of shape (p,) or (k, p)
+        Where to evaluate.
+    sample_weight : array_like of shape (n,), optional
+        Row weights >= 0.
+    missing : {"raise", "drop"}
+        What to do with rows that hold NaN or an infinity.
+    device : {"auto", "cpu", "cuda"}, optional
+        Where tasks compute.
+    block_bytes : int, optional
+        Bytes of a block where the layout is ours to choose.
+
+    Returns
+    -------
+    float or ndarray of shape (k,)
+
+    Raises
+    ------
+    NonFiniteError
+        If a cell is not finite, naming the row.
+    InputError
+        If shapes do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> problem = nlis.Problem(nlis.Linear(intercept=False))
+    >>> nlis.total_loss(problem, np.array([[1.0], [2.0]]), np.array([1.0, 1.0]), [[0.0], [1.0]])
+    array([2., 1.])
+    """
+    if y is None:
+        raise InputTypeError(f"y is None, but {type(problem.loss).__name__} needs labels; give an array of shape (n,)")
+    try:
+        table = np.atleast_2d(np.asarray(theta, dtype=np.float64))
+    except (TypeError, ValueError) as cause:
+        raise InputTypeError(f"theta is {type(theta).__name__}; give numbers of shape (p,) or (k, p)") from cause
+    if table.ndim != 2 or not len(table):
+        raise InputError(f"theta has shape {np.shape(theta)}; give (p,) or (k, p)")
+    matrix = dual_matrix(
+        problem,
+        X,
+        y,
+        theta=table[0],
+        sample_weight=sample_weight,
+        missing=missing,
+        device=device,
+        block_bytes=block_bytes,
+    )
+    source = matrix.source
+    thetas = np.stack([check_theta(problem, row, source.n_columns, source.names) for row in table])
+    lazy = map_blocks(
+        matrix,
+        loss_block,
+        "nlis-loss",
+        rows=1,
+        columns=len(thetas),
+        meta=np.empty((0, 0)),
+        job=matrix.job,
+        problem=problem,
+        thetas=thetas,
+    )
+    blocks = phase.blocks_of(lazy, "nlis-loss", n_rows=source.n_rows, n_bytes=source.n_bytes)
+    totals = np.array([math.fsum(column) for column in np.concatenate(blocks).T])
+    return float(totals[0]) if np.ndim(theta) == 1 else totals
+
+
+def loss_block(
+    x: np.ndarray,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    *,
+    job: Job,
+    problem: Problem,
+    thetas: np.ndarray,
+) -> np.ndarray:
+    """Losses of one block summed over its rows, (1, k)."""
+    device = choose(job.device)
+    model, loss = problem.model, problem.loss
+    columns = [device.put(theta) for theta in thetas]
+    parts: list[list[float]] = [[] for _ in thetas]
+    found = Finding()
+    with np.errstate(all="ignore"):
+        for leaf in leaves(x, y, weight, int(start), job, device):
+            found = found.plus(leaf.finding)
+            for k, theta in enumerate(columns):
+                values = loss.value(model.activation.value(model.index(theta, leaf.x)), leaf.y)
+                if leaf.root_weight is not None:
+                    values = values * leaf.root_weight * leaf.root_weight
+                host = device.fetch(values)
+                part = float(host.sum())
+                if not np.isfinite(part):
+                    found = found.plus(overflow(host, int(start) + leaf.place.start))
+                parts[k].append(part)
+    check_finite(found, job.names)
+    return np.array([[math.fsum(part) for part in parts]])

@@ -1,0 +1,83 @@
+"""Errors and warnings: one line each, naming the argument, what came, what is allowed, one remedy.
+
+NlisError
+ +- InputError (ValueError)
+ |   +- NonFiniteError
+ |   +- MatrixMismatchError
+ +- InputTypeError (TypeError)
+ +- MissingDataError (FileNotFoundError)
+ +- StoreExistsError (FileExistsError)
+ +- IncompleteRunError (RuntimeError)
+ +- DeviceError (RuntimeError)
+ +- ClusterError (RuntimeError)
+NlisWarning (UserWarning)
+ +- RankAmbiguityWarning
+ +- DataConversionWarning
+ +- PerformanceWarning
+ +- ConvergenceWarning
+ +- ScaleWarning
+"""
+
+
+class NlisError(Exception):
+    """Base of every error raised by dask_nlis."""
+
+
+class InputError(NlisError, ValueError):
+    """An argument has a value that is not allowed."""
+
+
+class NonFiniteError(InputError):
+    """Data hold NaN, an infinity, or a value that overflows; the first cell and the count are named."""
+
+
+class MatrixMismatchError(InputError):
+    """A factor of one matrix was used with another."""
+
+
+class InputTypeError(NlisError, TypeError):
+    """An argument has a type that is not allowed."""
+
+
+class MissingDataError(NlisError, FileNotFoundError):
+    """A path holds no array, no group or no run."""
+
+
+class StoreExistsError(NlisError, FileExistsError):
+    """The output path is already in use."""
+
+
+class IncompleteRunError(NlisError, RuntimeError):
+    """A run store has no completion marker."""
+
+
+class DeviceError(NlisError, RuntimeError):
+    """A device was asked for that is not there."""
+
+
+class ClusterError(NlisError, RuntimeError):
+    """The cluster cannot do the work: no workers, lost scheduler, deadline passed."""
+
+
+class NlisWarning(UserWarning):
+    """Base of every warning given by dask_nlis."""
+
+
+class RankAmbiguityWarning(NlisWarning):
+    """A singular value lies so close to the tolerance that the rank is a matter of opinion."""
+
+
+class DataConversionWarning(NlisWarning):
+    """Input was read in another shape or type than it came in."""
+
+
+class PerformanceWarning(NlisWarning):
+    """The layout of the input makes the work slower than it need be."""
+
+
+class ConvergenceWarning(NlisWarning):
+    """A fit did not pass its own checks."""
+
+
+class ScaleWarning(NlisWarning):
+    """The units of the columns decide the result."""

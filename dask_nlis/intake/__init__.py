@@ -1,0 +1,42 @@
+"""The one door for data: open, check, align, name; and give results back in the container that came."""
+
+from dask_nlis.intake.containers import Container, give_back
+from dask_nlis.intake.names import column_names, name_columns
+from dask_nlis.intake.open_rows import open_rows
+from dask_nlis.intake.opened import Opened, in_memory, open_array
+from dask_nlis.intake.rows import Rows, take_in
+from dask_nlis.intake.standardize import Standardization, Standardized, standardize
+from dask_nlis.intake.zarr_files import (
+    ScoreRecord,
+    create_scores,
+    open_stored,
+    open_zarr,
+    regular,
+    score_record,
+    scratch_scores,
+    write_scores,
+)
+
+__all__ = [
+    "Container",
+    "Opened",
+    "Rows",
+    "ScoreRecord",
+    "Standardization",
+    "Standardized",
+    "column_names",
+    "create_scores",
+    "give_back",
+    "in_memory",
+    "name_columns",
+    "open_array",
+    "open_rows",
+    "open_stored",
+    "open_zarr",
+    "regular",
+    "score_record",
+    "scratch_scores",
+    "standardize",
+    "take_in",
+    "write_scores",
+]

@@ -1,0 +1,73 @@
+"""Open X and y of a Zarr group by path or URL."""
+
+import os
+from typing import Any
+
+import dask.array as da
+import zarr
+
+from dask_nlis.errors import InputTypeError
+from dask_nlis.intake.names import name_columns
+from dask_nlis.intake.opened import check_block_bytes, from_storage
+from dask_nlis.intake.zarr_files import member, open_zarr
+
+
+def open_rows(
+    path: str | os.PathLike[str],
+    *,
+    X: str,
+    y: str | None = None,
+    block_bytes: int | None = None,
+) -> tuple[da.Array, da.Array | None]:
+    """Open arrays of a Zarr group lazily: path -> X (n, d) and y (n,), or None without y.
+
+    Blocks are whole shards (or chunks) near `block_bytes`, small ones merged; y follows the blocks of X.
+    Names in the attribute `feature_names` of X travel along. Reads metadata only. Versions 2 and 3 of the
+    format, sharded or not, are read alike.
+
+    Parameters
+    ----------
+    path : str or path
+        Zarr group, local or a URL that fsspec understands.
+    X, y : str
+        Names of the arrays in the group.
+    block_bytes : int, optional
+        Bytes of a block; 64 MB by default, from the Dask config key `dask-nlis.block-bytes`.
+
+    Returns
+    -------
+    (dask.array.Array, dask.array.Array or None)
+
+    Raises
+    ------
+    MissingDataError
+        If nothing is stored at the path.
+    InputError
+        If the group has no such array; the message lists those it has.
+
+    Examples
+    --------
+    >>> import tempfile, zarr, numpy as np, dask_nlis as nlis
+    >>> folder = tempfile.mkdtemp()
+    >>> group = zarr.open_group(folder, mode="w")
+    >>> _ = group.create_array("X", data=np.ones((6, 2))), group.create_array("y", data=np.ones(6))
+    >>> X, y = nlis.open_rows(folder, X="X", y="y")
+    >>> X.shape, y.shape
+    ((6, 2), (6,))
+    """
+    size = check_block_bytes(block_bytes)
+    if not isinstance(path, str | os.PathLike):
+        raise InputTypeError(
+            f"path is {type(path).__name__}; give a path or URL (arrays go straight to the matrix functions)"
+        )
+    group = open_zarr("path", path)
+    if isinstance(group, zarr.Array):
+        raise InputTypeError("path is a Zarr array, not a group; give the path of the group that holds it")
+    x = _opened(member("X", group, X), size, None)
+    return x, None if y is None else _opened(member("y", group, y), size, x)
+
+
+def _opened(array: "zarr.Array[Any]", block_bytes: int, like: da.Array | None) -> da.Array:
+    lazy, _, names = from_storage(array, block_bytes, None if like is None else like.chunks[0])
+    found: Any = lazy if names is None else name_columns(lazy, names)
+    return found

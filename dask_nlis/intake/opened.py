@@ -1,0 +1,201 @@
+"""One array of any accepted kind -> a lazy Dask array, its container and its column names."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import dask.array as da
+import numpy as np
+import zarr
+from dask.base import tokenize
+from dask.utils import parse_bytes
+
+from dask_nlis.blocks import block_rows, row_chunks
+from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError
+from dask_nlis.intake.containers import Container
+from dask_nlis.intake.names import column_names
+from dask_nlis.intake.zarr_files import Reader, content_token, list_arrays, open_zarr, write_unit
+from dask_nlis.phase import setting, warn
+
+_ACCEPTED = "a NumPy, Dask, Zarr, pandas or xarray array, or a path to a Zarr array"
+
+
+class Opened(NamedTuple):
+    """A lazy array with what came along."""
+
+    array: da.Array
+    container: Container
+    names: tuple[str, ...] | None
+
+
+def open_array(
+    argument: str, value: Any, block_bytes: int | None = None, chunks: Sequence[int] | None = None
+) -> Opened:
+    """Open `value` lazily; nothing is read from storage but metadata.
+
+    Parameters
+    ----------
+    argument : str
+        The argument's name, for messages.
+    value : array_like
+        NumPy, Dask, Zarr, pandas, xarray, a path, or anything with shape, dtype and slicing.
+    block_bytes : int, optional
+        Size of a block where the layout is ours to choose; from the Dask config key by default.
+    chunks : sequence of int, optional
+        Row chunks to follow (those of X, for y).
+    """
+    opened = _dispatch(argument, value, check_block_bytes(block_bytes), chunks)
+    array = opened.array
+    check_dtype(argument, array.dtype, opened.names)
+    if any(np.isnan(c) for axis in array.chunks for c in axis):
+        raise InputError(f"{argument} has unknown chunk sizes; call {argument}.compute_chunk_sizes() first")
+    if type(array._meta) is not np.ndarray:
+        kind = f"{type(array._meta).__module__}.{type(array._meta).__name__}"
+        raise InputTypeError(f"{argument} has blocks of {kind}; give dense NumPy blocks (the device is chosen later)")
+    return opened
+
+
+def check_block_bytes(block_bytes: int | None) -> int:
+    """Return the block size in bytes: the argument, or the Dask config key dask-nlis.block-bytes."""
+    size = setting("block-bytes", block_bytes)
+    if isinstance(size, str):
+        size = parse_bytes(size)
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+        raise InputError(f"block_bytes={size!r} is not allowed; give a positive number of bytes, such as 64_000_000")
+    return int(size)
+
+
+def _dispatch(argument: str, value: Any, block_bytes: int, chunks: Sequence[int] | None) -> Opened:
+    if isinstance(value, da.Array):
+        return Opened(value, Container("dask"), column_names(value))
+    if isinstance(value, str | os.PathLike):
+        found = open_zarr(argument, value)
+        if isinstance(found, zarr.Group):
+            raise InputError(
+                f"{argument} is a Zarr group; name one of its arrays: {list_arrays(found)} (see dask_nlis.open_rows)"
+            )
+        value = found
+    library = type(value).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(value, "index"):
+        block, names = _from_pandas(argument, value)
+        index = Container("pandas", value.index, lazy=False)
+        return Opened(_from_memory(block, block_bytes, chunks), index, names)
+    if library == "xarray":
+        return _from_xarray(argument, value, block_bytes, chunks)
+    if library in ("torch", "cupy", "scipy", "sparse", "jax", "jaxlib", "polars") or isinstance(
+        value, np.ma.MaskedArray
+    ):
+        raise InputTypeError(f"{argument} is {library}.{type(value).__name__}, which is not read; give {_ACCEPTED}")
+    if isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
+        return Opened(_from_memory(value, block_bytes, chunks), Container("numpy", lazy=False), None)
+    if isinstance(value, list | tuple):
+        try:
+            return Opened(_from_memory(np.asarray(value), block_bytes, chunks), Container("numpy", lazy=False), None)
+        except ValueError as cause:
+            raise InputTypeError(f"{argument} is a {type(value).__name__} of unequal rows; give {_ACCEPTED}") from cause
+    if not all(hasattr(value, name) for name in ("shape", "dtype", "__getitem__")) or hasattr(value, "dask"):
+        raise InputTypeError(f"{argument} is {type(value).__name__}; give {_ACCEPTED}")
+    return from_storage(value, block_bytes, chunks)
+
+
+def _from_memory(array: np.ndarray, block_bytes: int, chunks: Sequence[int] | None) -> da.Array:
+    return da.from_array(
+        array,
+        chunks=_chunks(array, 1, block_bytes, chunks),
+        name=f"nlis-memory-{tokenize(array, chunks, block_bytes)}",
+        asarray=False,
+    )
+
+
+def from_storage(array: Any, block_bytes: int, chunks: Sequence[int] | None) -> Opened:
+    """Open anything that is sliced from storage: whole shards or chunks a block, names from its attributes."""
+    names = getattr(array, "attrs", {}).get("feature_names")
+    token = content_token(array) if not isinstance(array, np.memmap) else _memmap_token(array)
+    lazy = Reader(array, token).to_dask(_chunks(array, write_unit(array), block_bytes, chunks))
+    kind = "numpy" if isinstance(array, np.memmap) else "dask"
+    known = tuple(map(str, names)) if isinstance(names, list) else None
+    return Opened(lazy, Container(kind, lazy=kind == "dask"), known)
+
+
+def _memmap_token(array: np.memmap) -> str:
+    where = os.fspath(array.filename) if array.filename is not None else "anonymous"
+    stat = os.stat(where) if os.path.exists(where) else None
+    stamp = (stat.st_size, stat.st_mtime_ns) if stat else None
+    start = array.__array_interface__["data"][0] if stamp is None else array.offset
+    return tokenize(where, stamp, start, array.shape, array.strides, str(array.dtype))
+
+
+def _chunks(array: Any, unit: int, block_bytes: int, chunks: Sequence[int] | None) -> tuple[Any, ...]:
+    shape = tuple(array.shape)
+    if not shape:
+        return ()
+    if chunks is None or sum(chunks) != shape[0]:
+        row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(array.dtype).itemsize
+        chunks = row_chunks(shape[0], block_rows(shape[0], row_bytes, unit, block_bytes)) if shape[0] else (0,)
+    return (tuple(chunks), *((size,) for size in shape[1:]))
+
+
+def _from_pandas(argument: str, table: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Convert columns one by one to float64, so that one text column is named rather than spoiling all."""
+    if table.ndim == 1:
+        return _pandas_column(argument, table.name, table), None
+    columns = [_pandas_column(argument, name, table.iloc[:, k]) for k, name in enumerate(table.columns)]
+    names = tuple(map(str, table.columns))
+    return np.stack(columns, axis=1) if columns else np.empty((len(table), 0)), names
+
+
+def _pandas_column(argument: str, name: Any, column: Any) -> np.ndarray:
+    kind = getattr(column.dtype, "kind", "O")
+    if kind not in "biuf":
+        first = next((v for v in column if not isinstance(v, int | float | np.number)), None)
+        example = f", first other value {first!r}"[:60] if first is not None else ""
+        raise InputTypeError(
+            f"{argument} column {str(name)!r} has dtype {column.dtype}{example}; encode it as numbers first"
+        )
+    converted: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return converted
+
+
+def _from_xarray(argument: str, value: Any, block_bytes: int, chunks: Sequence[int] | None) -> Opened:
+    if not hasattr(value, "dims") or not hasattr(value, "dtype"):
+        raise InputTypeError(f"{argument} is an xarray {type(value).__name__}; give one DataArray of rows by features")
+    data = value.data
+    lazy = isinstance(data, da.Array)
+    inner = data if lazy else _from_memory(np.asarray(data), block_bytes, chunks)
+    row = value.dims[0] if value.dims else None
+    along = {k: c for k, c in value.coords.items() if c.dims == (row,)}
+    names = None
+    if value.ndim == 2 and value.dims[1] in value.coords:
+        names = tuple(map(str, value.coords[value.dims[1]].values))
+    return Opened(inner, Container("xarray", (row, along), lazy=lazy), names)
+
+
+def check_dtype(argument: str, dtype: np.dtype[Any], names: Sequence[str] | None = None) -> None:
+    """Accept bool, integer and real floating types; everything else is a TypeError before any compute."""
+    if dtype.kind in "biu" or dtype in (np.float16, np.float32, np.float64):
+        return
+    if dtype.kind == "f":
+        warn(f"{argument} has dtype {dtype} and is computed in float64", DataConversionWarning)
+        return
+    hint = "give its real and imaginary part as columns" if dtype.kind == "c" else "encode it as numbers first"
+    where = f" (columns {', '.join(names[:3])}, ...)" if names else ""
+    raise InputTypeError(f"{argument} has dtype {dtype}{where}; allowed are bool, integers and floats; {hint}")
+
+
+def in_memory(argument: str, value: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Return an array held in memory as float64, with its column names; lazy input is refused."""
+    if isinstance(value, str | os.PathLike | zarr.Array) or hasattr(getattr(value, "data", value), "dask"):
+        raise InputTypeError(f"{argument} is {type(value).__name__}, not in memory; take rows first (sample.take)")
+    library = type(value).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(value, "index"):
+        block, names = _from_pandas(argument, value)
+        return np.asarray(block, dtype=np.float64), names
+    if library == "xarray":
+        _, _, names = _from_xarray(argument, value, check_block_bytes(None), None)
+        return np.array(value.data, dtype=np.float64), names
+    try:
+        array = np.asarray(value)
+    except ValueError as cause:
+        raise InputTypeError(f"{argument} is a {type(value).__name__} of unequal rows; give numbers") from cause
+    check_dtype(argument, array.dtype)
+    return np.array(array, dtype=np.float64), None

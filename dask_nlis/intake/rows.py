@@ -1,0 +1,119 @@
+"""X, y and row weights, checked, aligned by row number and cut into the same blocks."""
+
+from typing import Any, NamedTuple
+
+import dask
+import dask.array as da
+from dask.base import tokenize
+
+from dask_nlis import phase
+from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError, PerformanceWarning
+from dask_nlis.intake.containers import Container
+from dask_nlis.intake.names import name_columns
+from dask_nlis.intake.opened import check_block_bytes, open_array
+
+
+class Rows(NamedTuple):
+    """Aligned input: nothing here has been read yet.
+
+    `x` is 2-D with one column chunk; `y` and `weight` have the row chunks of x, shape (n,) or (n, 1).
+    """
+
+    x: da.Array
+    y: da.Array | None
+    weight: da.Array | None
+    names: tuple[str, ...]
+    container: Container
+    token: str
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of X."""
+        return int(self.x.shape[0])
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of X."""
+        return int(self.x.shape[1])
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Rows of each block."""
+        chunks: tuple[int, ...] = self.x.chunks[0]
+        return chunks
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of X and y as stored."""
+        return int(self.x.nbytes + (self.y.nbytes if self.y is not None else 0))
+
+
+def take_in(
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    block_bytes: int | None = None,
+) -> Rows:
+    """Check and align X (n, d), y (n,) and row weights (n,) of any accepted kind; reads metadata only.
+
+    Raises
+    ------
+    InputTypeError
+        If an argument has a kind or dtype that is not numbers.
+    InputError
+        If shapes do not fit.
+    """
+    if dask.config.get("array.query-planning", False):
+        raise InputError("the Dask setting array.query-planning is True, which lacks what scores need; set it to False")
+    block_bytes = check_block_bytes(block_bytes)
+    if X is None:
+        raise InputTypeError("X is None; give an array of shape (n, d)")
+    x, container, names = open_array("X", X, block_bytes)
+    if x.ndim != 2:
+        remedy = "X.reshape(-1, 1) for one feature" if x.ndim == 1 else "X.reshape(len(X), -1)"
+        raise InputError(f"X has {x.ndim} dimensions (shape {x.shape}); give two, as in {remedy}")
+    if 0 in x.shape:
+        raise InputError(f"X has shape {x.shape}: no {'rows' if not x.shape[0] else 'columns'}; give at least one")
+    x = _whole_rows(x, block_bytes)
+    columns = names if names is not None else tuple(f"x{j}" for j in range(x.shape[1]))
+    labels = None if y is None else _column("y", y, x, block_bytes)
+    weights = None if sample_weight is None else _column("sample_weight", sample_weight, x, block_bytes)
+    token = tokenize(x.name, getattr(labels, "name", None), getattr(weights, "name", None))
+    if names is not None:
+        name_columns(x, names)
+    return Rows(x, labels, weights, columns, container, token)
+
+
+def _whole_rows(x: da.Array, block_bytes: int) -> da.Array:
+    pieces = len(x.chunks[1])
+    if pieces == 1:
+        return x
+    largest = max(x.chunks[0]) * x.shape[1] * x.dtype.itemsize
+    if largest > 16 * block_bytes:
+        raise InputError(
+            f"X has {pieces} column chunks and whole rows would make blocks of {largest:,} bytes; "
+            "call X.rechunk({1: -1, 0: 'auto'}) first"
+        )
+    phase.warn(
+        f"X has {pieces} column chunks, which are joined on reading; store whole rows in each chunk",
+        PerformanceWarning,
+    )
+    return x.rechunk({1: -1}, method="tasks")
+
+
+def _column(argument: str, value: Any, x: da.Array, block_bytes: int) -> da.Array:
+    """Open y or the weights with the row chunks of X: alignment is by row number, whatever the chunks."""
+    array = open_array(argument, value, block_bytes, x.chunks[0]).array
+    n = x.shape[0]
+    if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] != 1):
+        raise InputError(f"{argument} has shape {array.shape}; give ({n},), one value a row")
+    if array.shape[0] != n:
+        raise InputError(
+            f"X and {argument} have inconsistent numbers of rows: [{n}, {array.shape[0]}]; give equal ones"
+        )
+    if array.ndim == 2:
+        phase.warn(f"{argument} has shape {array.shape} and is read as ({n},)", DataConversionWarning)
+    if array.chunks[0] != x.chunks[0]:
+        array = array.rechunk({0: x.chunks[0]}, method="tasks")
+    return array

@@ -1,0 +1,183 @@
+"""Centre and scale columns: one read, lazily applied, with the way back for theta."""
+
+from functools import reduce
+from typing import Any, NamedTuple
+
+import dask.array as da
+import numpy as np
+
+from dask_nlis import phase
+from dask_nlis.errors import InputError, NonFiniteError
+from dask_nlis.intake.names import name_columns
+from dask_nlis.intake.rows import Rows, take_in
+from dask_nlis.nouns import noun
+
+
+@noun
+class Standardization:
+    """Column means and scales of X and y; scales are population standard deviations, 1 for constant columns.
+
+    Attributes
+    ----------
+    mean, scale : ndarray of shape (d,)
+        Of the columns of X, in their units.
+    y_mean, y_scale : float or None
+        Of y, in its units; None when no y was given.
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    y_mean: float | None = None
+    y_scale: float | None = None
+
+    def to_raw(self, theta: np.ndarray) -> np.ndarray:
+        """Turn theta of the standardised X into the theta that gives the same index on X as it was.
+
+        Parameters
+        ----------
+        theta : array_like of shape (d + 1,)
+            coef, then intercept, of Linear or SingleIndex; the intercept takes up the means. y is not
+            undone: predictions stay in standardised units of y.
+
+        Returns
+        -------
+        ndarray of shape (d + 1,)
+
+        Raises
+        ------
+        InputError
+            If theta has not d + 1 entries: without an intercept the means have nowhere to go.
+
+        Examples
+        --------
+        >>> Standardization(np.array([2.0]), np.array([4.0])).to_raw([8.0, 1.0])
+        array([ 2., -3.])
+        """
+        array = np.asarray(theta, dtype=np.float64)
+        if array.shape != (len(self.mean) + 1,):
+            raise InputError(
+                f"theta has shape {array.shape}; give ({len(self.mean) + 1},), coef then intercept, of a model with intercept"
+            )
+        coef = array[:-1] / self.scale
+        return np.append(coef, array[-1] - coef @ self.mean)
+
+
+class Standardized(NamedTuple):
+    """X and y with columns of mean 0 and standard deviation 1, and the transform that made them."""
+
+    X: Any
+    y: Any
+    transform: Standardization
+
+
+class Moments(NamedTuple):
+    """Count, mean and sum of squared deviations of the columns of a set of rows."""
+
+    n: int
+    mean: np.ndarray
+    m2: np.ndarray
+
+
+def standardize(X: Any, y: Any = None, *, block_bytes: int | None = None) -> Standardized:
+    """Centre and scale every column of X (n, d), and y (n,): one read of X and y.
+
+    Scales are population standard deviations (ddof 0); a constant column is centred and keeps its scale.
+    The result is lazy where the input is, and names travel along. Nothing else in the library standardises.
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        NumPy, Dask, Zarr, pandas or xarray.
+    y : array_like of shape (n,), optional
+        Target.
+    block_bytes : int, optional
+        Bytes of a block where the layout is ours to choose.
+
+    Returns
+    -------
+    Standardized
+        X, y in the container they came in, and the `Standardization`.
+
+    Raises
+    ------
+    NonFiniteError
+        If a column holds NaN or an infinity, naming it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y, transform = standardize(np.array([[1.0], [3.0]]), np.array([0.0, 10.0]))
+    >>> X.ravel(), y, transform.y_scale
+    (array([-1.,  1.]), array([-1.,  1.]), 5.0)
+    """
+    rows = take_in(X, y, block_bytes=block_bytes)
+    moments = _moments(rows)
+    std = np.sqrt(moments.m2 / moments.n)
+    # Rounding leaves a constant column a deviation of order eps |mean|, not 0.
+    constant = std <= 10 * np.finfo(np.float64).eps * np.abs(moments.mean)
+    scale = np.where(constant, 1.0, std)
+    d = rows.n_columns
+    transform = Standardization(
+        mean=moments.mean[:d],
+        scale=scale[:d],
+        y_mean=None if rows.y is None else float(moments.mean[d]),
+        y_scale=None if rows.y is None else float(scale[d]),
+    )
+    new_x = _apply(X, rows.x, transform.mean, transform.scale, rows.names)
+    new_y = None if rows.y is None else _apply(y, rows.y, moments.mean[d], scale[d], None)
+    return Standardized(new_x, new_y, transform)
+
+
+def _moments(rows: Rows) -> Moments:
+    arrays = [rows.x, "ij"] if rows.y is None else [rows.x, "ij", rows.y, "ij"[: rows.y.ndim]]
+    lazy = da.blockwise(
+        _block_moments,
+        "ij",
+        *arrays,
+        adjust_chunks={"i": 1, "j": 1},
+        dtype=object,
+        meta=np.empty((0, 0), dtype=object),
+        token="nlis-standardize",
+        align_arrays=False,
+    )
+    blocks = phase.blocks_of(lazy, "nlis-standardize", n_rows=rows.n_rows, n_bytes=rows.n_bytes)
+    moments = reduce(_merged, (block[0, 0] for block in blocks))
+    bad = ~np.isfinite(moments.m2)
+    if bad.any():
+        names = [*rows.names, "y"]
+        raise NonFiniteError(
+            f"column {names[int(np.argmax(bad))]!r} holds NaN, an infinity or values that overflow; clean it first"
+        )
+    return moments
+
+
+def _block_moments(x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+    out = np.empty((1, 1), dtype=object)
+    table = np.asarray(x, dtype=np.float64)
+    if y is not None:
+        table = np.column_stack([table, np.asarray(y, dtype=np.float64).reshape(-1)])
+    with np.errstate(all="ignore"):
+        mean = table.mean(axis=0) if len(table) else np.zeros(table.shape[1])
+        # The second pass over the block removes what the rounding of the mean left (Chan et al. 1983).
+        mean = mean + (table - mean).mean(axis=0) if len(table) else mean
+        out[0, 0] = Moments(len(table), mean, ((table - mean) ** 2).sum(axis=0))
+    return out
+
+
+def _merged(a: Moments, b: Moments) -> Moments:
+    """Moments of two sets of rows together (Chan, Golub & LeVeque 1983)."""
+    n = a.n + b.n
+    if not a.n or not b.n:
+        return a if a.n else b
+    with np.errstate(all="ignore"):
+        delta = b.mean - a.mean
+        return Moments(n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta**2 * (a.n / n * b.n))
+
+
+def _apply(given: Any, lazy: da.Array, mean: Any, scale: Any, names: tuple[str, ...] | None) -> Any:
+    if isinstance(given, np.ndarray | list | tuple) and not isinstance(given, np.memmap):
+        return (np.asarray(given, dtype=np.float64) - mean) / scale
+    if type(given).__module__.partition(".")[0] in ("pandas", "xarray"):
+        return (given.astype(np.float64) - mean) / scale
+    new: da.Array = (lazy.astype(np.float64) - mean) / scale
+    return new if names is None else name_columns(new, names)

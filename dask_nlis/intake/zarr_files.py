@@ -1,0 +1,225 @@
+"""Zarr arrays: opening by path, reading inside a task with retries, score arrays in a file.
+
+Blocks are whole shards, or whole chunks where there are no shards, so that no stored object is read twice.
+"""
+
+import hashlib
+import math
+import os
+import tempfile
+import uuid
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import dask.array as da
+import numpy as np
+import zarr
+from dask.base import tokenize
+from dask.layers import ArrayValuesDep
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
+from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.storage import LocalStore
+
+from dask_nlis.blocks import is_regular, starts
+from dask_nlis.errors import InputError, MissingDataError
+
+
+class Reader:
+    """A stored array, read slice by slice inside tasks; OSErrors are retried three times with back-off.
+
+    Threads have no retries of their own, and a cluster's retries would recompute the whole task.
+    """
+
+    __slots__ = ("array", "dtype", "ndim", "shape", "token")
+
+    def __init__(self, array: Any, token: str) -> None:
+        self.array = array
+        self.shape: tuple[int, ...] = tuple(array.shape)
+        self.dtype = np.dtype(array.dtype)
+        self.ndim = len(self.shape)
+        self.token = token
+
+    @retry(
+        retry=retry_if_exception_type(OSError),
+        stop=stop_after_attempt(4),
+        wait=wait_exponential(multiplier=0.05, max=2),
+        reraise=True,
+    )
+    def __getitem__(self, index: Any) -> np.ndarray:
+        return np.asarray(self.array[index])
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return "nlis-reader", self.token
+
+    def to_dask(self, chunks: tuple[Any, ...]) -> da.Array:
+        """Wrap the array lazily, one task a block, read and use fused into one."""
+        return da.from_array(
+            self,
+            chunks=chunks,
+            name=f"nlis-read-{tokenize(self.token, chunks)}",
+            inline_array=True,
+            asarray=False,
+            meta=np.empty((0,) * self.ndim, dtype=self.dtype),
+        )
+
+
+def write_unit(array: Any) -> int:
+    """Rows of a shard, or of a chunk where there are no shards; 1 for arrays without chunks."""
+    unit = getattr(array, "shards", None) or getattr(array, "chunks", None)
+    return int(unit[0]) if unit and isinstance(unit[0], int | np.integer) and unit[0] > 0 else 1
+
+
+def content_token(array: Any) -> str:
+    """Return a token of what the array holds now: file sizes and times on disk, otherwise unique to this opening."""
+    if isinstance(array, zarr.Array) and type(array.store) is LocalStore:
+        root = Path(array.store.root) / array.path
+        digest = hashlib.blake2b(str(root.resolve()).encode(), digest_size=16)
+        for folder, folders, files in os.walk(root):
+            folders.sort()
+            for name in sorted(files):
+                if not name.endswith(".partial"):
+                    stat = os.stat(os.path.join(folder, name))
+                    digest.update(f"{folder}/{name}:{stat.st_size}:{stat.st_mtime_ns};".encode())
+        return digest.hexdigest()
+    return uuid.uuid4().hex
+
+
+def open_stored(array: "zarr.Array[Any]", chunks: Sequence[int]) -> da.Array:
+    """Open a 1-D stored array lazily in the given row chunks."""
+    return Reader(array, content_token(array)).to_dask((tuple(chunks),))
+
+
+def check_path(argument: str, path: str | os.PathLike[str]) -> str:
+    """Return the path as text; a URL that carries a user name or a password is refused, unprinted."""
+    text = os.fspath(path)
+    if "://" in text and "@" in urlsplit(text).netloc:
+        raise InputError(
+            f"{argument} is a URL with credentials in it; give the URL without, and the credentials by environment"
+        )
+    return text
+
+
+def open_zarr(argument: str, path: str | os.PathLike[str]) -> "zarr.Array[Any] | zarr.Group":
+    """Open a Zarr array or group (version 2 or 3) for reading, or raise naming the argument."""
+    text = check_path(argument, path)
+    if "://" not in text and not os.path.exists(text):
+        raise MissingDataError(f"{argument}={text!r} does not exist; check the path")
+    try:
+        # A local path is opened as LocalStore by zarr itself; consolidated metadata could hide newer arrays.
+        return zarr.open(text, mode="r")
+    except (FileNotFoundError, KeyError, ValueError) as cause:
+        kind = "a folder" if os.path.isdir(text) else "a file"
+        what = kind if "://" not in text else "a URL"
+        raise MissingDataError(
+            f"{argument}={text!r} is {what} without a Zarr array or group; check the path"
+        ) from cause
+
+
+def list_arrays(group: zarr.Group) -> str:
+    """Name the arrays of a group with their shapes, for messages."""
+    found = [f"{name} {array.shape}" for name, array in sorted(group.arrays())]
+    return ", ".join(found[:8]) or "none"
+
+
+def member(argument: str, group: zarr.Group, name: str) -> "zarr.Array[Any]":
+    """Return an array of a group by name, or raise listing what is there."""
+    if ".." in name.split("/"):
+        raise InputError(f"{argument}={name!r} leaves the group; give the name of an array inside it")
+    found = group.get(name)
+    if not isinstance(found, zarr.Array):
+        raise InputError(f"{argument}={name!r} is no array of this group; it holds: {list_arrays(group)}")
+    return found
+
+
+def create_scores(store: Any, name: str, chunks: Sequence[int], overwrite: bool = False) -> "zarr.Array[Any]":
+    """Create a float64 score array, NaN-filled, one chunk a task, with a checksum in every chunk.
+
+    `chunks` are the row chunks of the scores; they must be regular, for a task must write whole chunks:
+    misaligned writes lose rows silently.
+    """
+    if not is_regular(chunks):
+        raise InputError(f"scores come in irregular chunks {tuple(chunks[:4])}...; rechunk them before writing")
+    return zarr.create_array(
+        store,
+        name=name,
+        shape=(sum(chunks),),
+        chunks=(chunks[0],),
+        dtype="float64",
+        fill_value=float("nan"),
+        compressors=[ZstdCodec(level=3), Crc32cCodec()],
+        config={"write_empty_chunks": True},
+        overwrite=overwrite,
+    )
+
+
+class ScoreRecord(NamedTuple):
+    """What is known of one written score chunk."""
+
+    start: int
+    rows: int
+    checksum: int  # CRC-32 of the little-endian float64 bytes
+    smallest: float
+    largest: float
+    total: float
+
+
+def write_scores(scores: da.Array, target: "zarr.Array[Any]", label: str) -> da.Array:
+    """Return a lazy array of one ScoreRecord a block; computing it writes the scores to `target`.
+
+    Each task writes whole chunks of its own, so a repeated task rewrites the same bytes.
+    """
+    if target.chunks[0] != scores.chunks[0][0] or not is_regular(scores.chunks[0]):
+        raise InputError(f"score blocks {scores.chunks[0][:3]} do not match stored chunks of {target.chunks[0]} rows")
+    written: da.Array = da.blockwise(
+        _write_block,
+        "i",
+        scores,
+        "i",
+        ArrayValuesDep(scores.chunks, starts(scores.chunks[0])),
+        "i",
+        target=target,
+        adjust_chunks={"i": 1},
+        dtype=object,
+        meta=np.empty((0,), dtype=object),
+        token=label,
+        align_arrays=False,
+    )
+    return written
+
+
+def _write_block(block: np.ndarray, start: int, target: "zarr.Array[Any]") -> np.ndarray:
+    target[int(start) : int(start) + len(block)] = block
+    out = np.empty(1, dtype=object)
+    out[0] = score_record(block, int(start))
+    return out
+
+
+def score_record(block: np.ndarray, start: int) -> ScoreRecord:
+    """Describe a block of scores: place, checksum, extremes and exact total."""
+    checksum = zlib.crc32(np.ascontiguousarray(block, dtype="<f8").tobytes())
+    smallest, largest = float(block.min(initial=np.inf)), float(block.max(initial=0.0))
+    return ScoreRecord(start, len(block), checksum, smallest, largest, math.fsum(block.tolist()))
+
+
+def regular(scores: da.Array) -> da.Array:
+    """Rechunk 1-D scores to one regular chunk length where they are irregular; X itself is never rechunked."""
+    chunks = scores.chunks[0]
+    if is_regular(chunks):
+        return scores
+    return scores.rechunk((max(chunks),), method="tasks")
+
+
+def scratch_scores(scores: da.Array, label: str) -> tuple[da.Array, da.Array, tempfile.TemporaryDirectory[str]]:
+    """Prepare a temporary Zarr array for scores that do not fit in memory.
+
+    Returns the lazy write (one task a block), the lazy read of the same scores, and the folder, whose
+    life ends with the object.
+    """
+    folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="nlis-scores-")
+    scores = regular(scores)
+    target = create_scores(LocalStore(folder.name), "scores", scores.chunks[0])
+    read = Reader(target, uuid.uuid4().hex).to_dask(scores.chunks)
+    return write_scores(scores, target, label), read, folder

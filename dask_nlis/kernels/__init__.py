@@ -1,0 +1,1 @@
+"""Pure array formulas: arrays in, arrays out, in the array API standard (NumPy, CuPy, array_api_strict)."""

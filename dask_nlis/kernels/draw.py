@@ -1,0 +1,158 @@
+"""Integer arithmetic of the draws, exact and so independent of chunking, order and worker count.
+
+Scores become integers q_i = max(1, floor(score_i 2^(62 - e))), e the exponent of the largest score, and
+tau_i = q_i / Q by definition. A block sums two limbs of 31 bits in uint64; prefixes and Q are Python
+integers. Poisson sampling uses no integers of this kind but the exact sum of the float64 scores.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+_LIMB = 31
+_MASK = np.uint64(2**_LIMB - 1)
+_HALF = 2**62
+
+#: Scheme numbers in the seed of a stream; never renumber.
+STREAMS = {"multinomial": 1, "stratified": 2, "poisson": 3, "systematic": 4}
+
+#: Bits of a float64 significand.
+_MANTISSA = 53
+
+
+def stream_key(seed: int, stage: int, scheme: str) -> np.ndarray:
+    """128-bit Philox key of one (seed, stage, scheme)."""
+    return np.random.SeedSequence([seed, stage, STREAMS[scheme]]).generate_state(2, np.uint64)
+
+
+def largest_exponent(largest: float) -> int:
+    """Frexp exponent of the largest score."""
+    return int(np.frexp(largest)[1])
+
+
+def quantise(scores: np.ndarray, exponent: int) -> np.ndarray:
+    """Integers q (m,), uint64: floor(score 2^(62 - exponent)), at least 1 for a positive score, 0 for zero."""
+    with np.errstate(under="ignore"):
+        q = np.floor(np.ldexp(scores, 62 - exponent)).astype(np.uint64)
+    return np.where(scores > 0, np.maximum(q, np.uint64(1)), np.uint64(0))
+
+
+def limb_sum(q: np.ndarray) -> int:
+    """Exact sum of q as a Python integer; safe up to 2^33 rows a block."""
+    return (int((q >> np.uint64(_LIMB)).sum(dtype=np.uint64)) << _LIMB) + int((q & _MASK).sum(dtype=np.uint64))
+
+
+def locate_targets(q: np.ndarray, targets: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Row of each target: the first i with q_0 + ... + q_i > target, for targets below the sum of q.
+
+    `targets` are Python integers or (k, 2) limbs; zero rows are never found, for their cumulated sum equals the
+    one before.
+    """
+    high, low = np.cumsum(q >> np.uint64(_LIMB), dtype=np.uint64), np.cumsum(q & _MASK, dtype=np.uint64)
+    high, low = high + (low >> np.uint64(_LIMB)), low & _MASK
+    t_high = np.array([int(t) >> _LIMB for t in targets], dtype=np.uint64)
+    t_low = np.array([int(t) & int(_MASK) for t in targets], dtype=np.uint64)
+    first, last = np.searchsorted(high, t_high, side="left"), np.searchsorted(high, t_high, side="right")
+    rows = last.copy()
+    for k in np.flatnonzero(last > first):  # equal high limbs: the low limb decides
+        rows[k] = first[k] + np.searchsorted(low[first[k] : last[k]], t_low[k], side="right")
+    return rows
+
+
+def multinomial_targets(total: int, size: int, key: np.ndarray) -> list[int]:
+    """`size` independent integers uniform on [0, total): Philox words of total.bit_length() bits, rejected from total up.
+
+    Targets of one key are nested in `size`.
+    """
+    bits = total.bit_length()
+    philox = np.random.Philox(key=key)
+    targets: list[int] = []
+    while len(targets) < size:
+        # Two 64-bit words a candidate, whatever the bits, so that candidates do not shift with the total's length.
+        words = philox.random_raw(2 * max(64, 2 * (size - len(targets)))).reshape(-1, 2)
+        candidates = ((int(a) << 64 | int(b)) >> (128 - bits) for a, b in words)
+        targets.extend(c for c in candidates if c < total)
+    return targets[:size]
+
+
+def row_uniforms(key: np.ndarray, start: int, n: int) -> np.ndarray:
+    """Uniforms on [0, 1) for global rows start ... start + n - 1: four to a Philox counter, so equal under any split."""
+    first = start // 4
+    philox = np.random.Philox(key=key, counter=first)
+    raw = philox.random_raw(4 * (-(-(start + n) // 4) - first))[start - 4 * first :][:n]
+    return (raw >> np.uint64(64 - _MANTISSA)) * 2.0**-_MANTISSA
+
+
+def exponent_sums(scores: np.ndarray) -> dict[int, tuple[int, int]]:
+    """Per frexp exponent of positive scores: how many, and the exact sum of their 53-bit significands."""
+    mantissa, exponent = np.frexp(scores[scores > 0])
+    if not len(mantissa):
+        return {}
+    whole = np.ldexp(mantissa, _MANTISSA).astype(np.uint64)
+    low = int(exponent.min())
+    place = (exponent - low).astype(np.int64)
+    counts = np.bincount(place)
+    out = {}
+    for k in np.flatnonzero(counts):
+        part = whole[place == k] if counts[k] < len(whole) else whole
+        out[low + int(k)] = (int(counts[k]), limb_sum(part))
+    return out
+
+
+def merge_sums(parts: Sequence[Mapping[int, tuple[int, int]]]) -> dict[int, tuple[int, int]]:
+    """Add up `exponent_sums` of several blocks."""
+    out: dict[int, tuple[int, int]] = {}
+    for part in parts:
+        for exponent, (count, total) in part.items():
+            before = out.get(exponent, (0, 0))
+            out[exponent] = (before[0] + count, before[1] + total)
+    return out
+
+
+def exact_total(sums: Mapping[int, tuple[int, int]]) -> Fraction:
+    """Exact sum of the scores behind `exponent_sums`."""
+    if not sums:
+        return Fraction(0)
+    low = min(sums)
+    whole = sum(total << (exponent - low) for exponent, (_, total) in sums.items())
+    shift = low - _MANTISSA
+    return Fraction(whole << shift) if shift >= 0 else Fraction(whole, 1 << -shift)
+
+
+def boundary_bin(sums: Mapping[int, tuple[int, int]], size: int) -> tuple[int, bool]:
+    """Frexp exponent of the highest bin whose scores are not all certain, and whether some of them are.
+
+    Bin e holds the scores in [2^(e-1), 2^e). With threshold t = 1/c the expected size is
+    #(scores >= t) + (sum of scores < t) / t, which falls in t; all bins above the threshold are certain. Where
+    the threshold lies inside a bin, that bin holds at most 2 size scores.
+    """
+    above, below = 0, exact_total(sums)
+    for exponent in sorted(sums, reverse=True):
+        count, total = sums[exponent]
+        inside = exact_total({exponent: (count, total)})
+        top, bottom = Fraction(2) ** exponent, Fraction(2) ** (exponent - 1)
+        if above + below / top > size:
+            return exponent, False
+        if above + count + (below - inside) / bottom > size:
+            return exponent, True
+        above, below = above + count, below - inside
+    return min(sums), True
+
+
+def poisson_scale(sums: Mapping[int, tuple[int, int]], size: int, boundary: int, inside: np.ndarray) -> float:
+    """Solve sum of min(1, c score) = size for c; exact integer arithmetic, rounded once.
+
+    Scores of bins above `boundary` are certain, those of lower bins are not; of the scores `inside` the boundary
+    bin the largest are certain, as many as make the solution consistent.
+    """
+    low = min(sums)
+    certain = sum(count for exponent, (count, _) in sums.items() if exponent > boundary)
+    rest = sum(total << (exponent - low) for exponent, (_, total) in sums.items() if exponent <= boundary)
+    for score in np.sort(inside)[::-1]:
+        whole = int(np.ldexp(score, _MANTISSA - boundary)) << (boundary - low)
+        if whole * (size - certain) <= rest:
+            break
+        certain, rest = certain + 1, rest - whole
+    shift = low - _MANTISSA
+    return float(Fraction(size - certain, rest) / (Fraction(2) ** shift))

@@ -1,0 +1,22 @@
+"""X, y, theta -> a tall matrix of one row a data row, never formed as a whole."""
+
+from dask_nlis.matrix.constructors import as_matrix, dual_matrix, reference_matrix
+from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule
+from dask_nlis.matrix.tall import TallMatrix, map_blocks
+from dask_nlis.matrix.tasks import Finding, Job, check_finite, leaves
+
+__all__ = [
+    "Dual",
+    "Finding",
+    "Job",
+    "Plain",
+    "Reference",
+    "Rule",
+    "TallMatrix",
+    "as_matrix",
+    "check_finite",
+    "dual_matrix",
+    "leaves",
+    "map_blocks",
+    "reference_matrix",
+]

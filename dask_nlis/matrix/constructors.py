@@ -1,0 +1,140 @@
+"""The verbs that name a matrix: dual, reference, and any 2-D array taken as it is."""
+
+from typing import Any
+
+from dask_nlis.device import check_device
+from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.intake import Rows, take_in
+from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule
+from dask_nlis.matrix.tall import TallMatrix
+from dask_nlis.phase import setting
+from dask_nlis.problem import Problem, check_theta
+
+
+def reference_matrix(
+    problem: Problem,
+    X: Any,
+    y: Any = None,
+    *,
+    sample_weight: Any = None,
+    missing: str = "raise",
+    device: str | None = None,
+    block_bytes: int | None = None,
+) -> TallMatrix:
+    """Rows [x_i, 1 | f_i(0)] that need no theta: X (n, d), y (n,) -> lazy (n, p + 1). Reads nothing.
+
+    The dual matrix with every slope replaced by its sign; at theta = 0 a single-index model with squared
+    error has exactly this leverage where phi'(0) is not 0. For squared error the last column is phi(0) - y;
+    without y it is phi(0) and the loss is left out.
+
+    Parameters
+    ----------
+    problem : Problem
+        Model and loss.
+    X : array_like of shape (n, d)
+        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64.
+    y : array_like of shape (n,), optional
+        Labels.
+    sample_weight : array_like of shape (n,), optional
+        Row weights v >= 0; a row counts sqrt(v) times, an integer v like v repeated rows.
+    missing : {"raise", "drop"}
+        What to do with rows that hold NaN or an infinity; dropped rows score 0.
+    device : {"auto", "cpu", "cuda"}, optional
+        Where tasks compute; from the Dask config key `dask-nlis.device` by default.
+    block_bytes : int, optional
+        Bytes of a block where the layout is ours to choose, 64 MB by default.
+
+    Returns
+    -------
+    TallMatrix
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If shapes, dtypes or options are not allowed; before anything is read.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> A = nlis.reference_matrix(nlis.Problem(nlis.Linear()), np.eye(3), np.ones(3))
+    >>> A.shape, A.has_labels
+    ((3, 5), True)
+    """
+    _check_problem(problem)
+    rows = take_in(X, y, sample_weight, block_bytes=block_bytes)
+    return _tall(rows, Reference(problem), missing, device)
+
+
+def dual_matrix(
+    problem: Problem,
+    X: Any,
+    y: Any = None,
+    *,
+    theta: Any,
+    sample_weight: Any = None,
+    missing: str = "raise",
+    device: str | None = None,
+    block_bytes: int | None = None,
+) -> TallMatrix:
+    """Rows [f*_i ; f_i(0)], the adjoint of each row at theta: X (n, d), y (n,) -> lazy (n, p + 1). Reads nothing.
+
+    f_i is the signed root of the row's loss, so that f_i(theta) = f_i(0) + <theta, f*_i> and the loss is
+    f_i^2 (Definition 3.2 and Proposition 3.1 of Rajmohan & Roosta, ICML 2025). Without y, f_i is the
+    model's output.
+
+    Parameters
+    ----------
+    problem : Problem
+        Model and loss.
+    X : array_like of shape (n, d)
+        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64.
+    y : array_like of shape (n,), optional
+        Labels; they go to the last column, where they carry most of the gain.
+    theta : array_like of shape (p,)
+        Where the adjoint is taken; copied.
+    sample_weight : array_like of shape (n,), optional
+        Row weights v >= 0; a row counts sqrt(v) times, an integer v like v repeated rows.
+    missing : {"raise", "drop"}
+        What to do with rows that hold NaN or an infinity; dropped rows score 0.
+    device : {"auto", "cpu", "cuda"}, optional
+        Where tasks compute; from the Dask config key `dask-nlis.device` by default.
+    block_bytes : int, optional
+        Bytes of a block where the layout is ours to choose, 64 MB by default.
+
+    Returns
+    -------
+    TallMatrix
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If shapes, dtypes, theta or options are not allowed; before anything is read.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> problem = nlis.Problem(nlis.SingleIndex(nlis.Tanh()))
+    >>> A = nlis.dual_matrix(problem, np.eye(2), np.ones(2), theta=[0.0, 0.0, 0.0])
+    >>> A.to_dask_array().compute()
+    array([[ 1.,  0.,  1., -1.],
+           [ 0.,  1.,  1., -1.]])
+    """
+    _check_problem(problem)
+    rows = take_in(X, y, sample_weight, block_bytes=block_bytes)
+    return _tall(rows, Dual(problem, check_theta(problem, theta, rows.n_columns, rows.names)), missing, device)
+
+
+def as_matrix(A: Any) -> TallMatrix:
+    """Return a TallMatrix as it is; take any other 2-D array as a matrix of its own rows."""
+    return A if isinstance(A, TallMatrix) else _tall(take_in(A), Plain(), "raise", None)
+
+
+def _tall(rows: Rows, rule: Rule, missing: str, device: str | None) -> TallMatrix:
+    if missing not in ("raise", "drop"):
+        raise InputError(f"missing={missing!r} is not known; give 'raise' or 'drop'")
+    return TallMatrix(rows, rule, missing, check_device(setting("device", device)))
+
+
+def _check_problem(problem: object) -> None:
+    if not isinstance(problem, Problem):
+        raise InputTypeError(f"problem is {type(problem).__name__}; give Problem(model, loss)")

@@ -1,0 +1,91 @@
+"""How a data row becomes a matrix row: plain, reference or dual. Everything nonlinear ends here."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from dask_nlis import problem as problems
+from dask_nlis.kernels.linalg import squared_row_norms
+from dask_nlis.nouns import noun
+from dask_nlis.problem import Problem
+
+Array = Any
+
+
+class Rule(Protocol):
+    """Turns x (m, d) and y (m,) or None, float64 on one device, into rows of the matrix."""
+
+    def columns(self, names: Sequence[str], labelled: bool) -> tuple[str, ...]:
+        """Name the p columns of the matrix."""
+
+    def rows(self, x: Array, y: Array | None) -> Array:
+        """Rows of the matrix, (m, p)."""
+
+    def squared_norms(self, x: Array, y: Array | None) -> Array:
+        """Squared norms of those rows, (m,), in closed form where there is one."""
+
+
+def _last(labelled: bool) -> str:
+    return "f(0), with label" if labelled else "phi(0)"
+
+
+@noun
+class Plain:
+    """The data row itself."""
+
+    def columns(self, names: Sequence[str], labelled: bool) -> tuple[str, ...]:
+        """Feature names."""
+        return tuple(names)
+
+    def rows(self, x: Array, y: Array | None) -> Array:
+        """X itself."""
+        return x
+
+    def squared_norms(self, x: Array, y: Array | None) -> Array:
+        """Squared row norms of x."""
+        return squared_row_norms(x)
+
+
+@noun
+class Reference:
+    """[x, 1 | f(0)]: the dual row with every slope replaced by its sign; needs no theta."""
+
+    problem: Problem
+
+    def columns(self, names: Sequence[str], labelled: bool) -> tuple[str, ...]:
+        """Parameter names and the last column."""
+        return (*self.problem.model.parameter_names(names), _last(labelled))
+
+    def rows(self, x: Array, y: Array | None) -> Array:
+        """Rows by `dask_nlis.problem.reference_rows`."""
+        return problems.reference_rows(self.problem, x, y)
+
+    def squared_norms(self, x: Array, y: Array | None) -> Array:
+        """Squared norms by `dask_nlis.problem.reference_squared_norms`."""
+        return problems.reference_squared_norms(self.problem, x, y)
+
+
+@noun
+class Dual:
+    """[f*(theta) ; f(0)]: the adjoint of the row at theta, then the row's value at 0."""
+
+    problem: Problem
+    theta: np.ndarray
+
+    def columns(self, names: Sequence[str], labelled: bool) -> tuple[str, ...]:
+        """Parameter names and the last column."""
+        return (*self.problem.model.parameter_names(names), _last(labelled))
+
+    def rows(self, x: Array, y: Array | None) -> Array:
+        """Rows by `dask_nlis.problem.dual_rows`."""
+        return problems.dual_rows(self.problem, self._theta_like(x), x, y)
+
+    def squared_norms(self, x: Array, y: Array | None) -> Array:
+        """Squared norms by `dask_nlis.problem.dual_squared_norms`."""
+        return problems.dual_squared_norms(self.problem, self._theta_like(x), x, y)
+
+    def _theta_like(self, x: Array) -> Array:
+        # array_api_strict is the strictest of the namespaces and takes no NumPy array in a product.
+        return array_namespace(x).asarray(np.array(self.theta))

@@ -1,0 +1,147 @@
+"""The tall matrix: what it is made from, its shape, and the one way to run a task over its blocks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
+from dask.layers import ArrayValuesDep
+
+from dask_nlis.blocks import starts
+from dask_nlis.intake import Rows
+from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule
+from dask_nlis.matrix.tasks import Job, rows_block
+from dask_nlis.nouns import noun
+from dask_nlis.problem import Problem
+
+
+@noun
+class TallMatrix:
+    """A tall matrix with one row a data row, lazy and never formed.
+
+    Made by `dual_matrix` and `reference_matrix`, or from any 2-D array. Reads nothing.
+    """
+
+    source: Rows
+    rule: Rule
+    missing: str = "raise"
+    device: str = "auto"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, p)."""
+        return self.source.n_rows, len(self.columns)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the labels are in the last column."""
+        return self.source.y is not None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Name of each column."""
+        return self.rule.columns(self.source.names, self.has_labels)
+
+    @property
+    def problem(self) -> Problem | None:
+        """The problem behind it; None for a plain array."""
+        return (
+            None
+            if isinstance(self.rule, Plain)
+            else self.rule.problem
+            if isinstance(self.rule, Dual | Reference)
+            else None
+        )
+
+    @property
+    def theta(self) -> np.ndarray | None:
+        """Theta (p,) of a dual matrix; None otherwise."""
+        return self.rule.theta if isinstance(self.rule, Dual) else None
+
+    @property
+    def token(self) -> str:
+        """Equal for equal data, rule and theta; compared by `leverage_scores`."""
+        return tokenize(self.source.token, self.rule, self.missing)
+
+    @property
+    def job(self) -> Job:
+        """What the tasks over its blocks carry."""
+        return Job(self.rule, self.source.names, self.shape[1], self.missing, self.device)
+
+    def to_dask_array(self) -> da.Array:
+        """Return the rows as a lazy Dask array (n, p); one task a block, X and y read inside it."""
+        return map_blocks(self, rows_block, "nlis-rows", columns=self.shape[1], meta=np.empty((0, 0)), job=self.job)
+
+    def block(self, i: int) -> da.Array:
+        """Return the rows of block i as a lazy Dask array."""
+        block: da.Array = self.to_dask_array().blocks[i]
+        return block
+
+    def _summary(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "rule": type(self.rule).__name__,
+            "has_labels": self.has_labels,
+            "blocks": len(self.source.chunks),
+            "missing": self.missing,
+            "device": self.device,
+        }
+
+
+def map_blocks(
+    matrix: TallMatrix,
+    task: Callable[..., np.ndarray],
+    label: str,
+    *,
+    columns: int = 1,
+    rows: int | None = None,
+    meta: np.ndarray,
+    **arguments: Any,
+) -> da.Array:
+    """Run `task(x, y, weight, start, **arguments)` on every block, read and work fused into one task a block.
+
+    No axis is dropped: that would double the tasks. Results have `columns` columns and as many rows as the
+    block, or `rows`.
+    """
+    source = matrix.source
+    pairs: list[Any] = []
+    for array in (source.x, source.y, source.weight):
+        pairs += [None, None] if array is None else [array, "ij"[: array.ndim]]
+    sizes: dict[str, Any] = {"j": columns} | ({} if rows is None else {"i": rows})
+    lazy: da.Array = da.blockwise(
+        task,
+        "ij",
+        *pairs,
+        ArrayValuesDep((source.chunks,), starts(source.chunks)),
+        "i",
+        adjust_chunks=sizes,
+        dtype=meta.dtype,
+        meta=meta,
+        token=label,
+        align_arrays=False,
+        **arguments,
+    )
+    return lazy
+
+
+def without_column_axis(array: da.Array) -> da.Array:
+    """Turn a lazy (n, 1) array whose blocks are already of shape (m,) into a lazy (n,) array, tasks unchanged.
+
+    Slicing or squeezing would put a second task behind every block; here each task gets a one-index key.
+    """
+    graph = array.__dask_optimize__(array.dask, array.__dask_keys__())
+    name = array.name + "-rows"
+    renamed = {
+        (name, key[1]) if isinstance(key, tuple) and key[0] == array.name else key: node.substitute(
+            {}, key=(name, key[1]) if isinstance(key, tuple) and key[0] == array.name else key
+        )
+        for key, node in graph.items()
+    }
+    return da.Array(
+        HighLevelGraph.from_collections(name, renamed, dependencies=[]),
+        name,
+        chunks=(array.chunks[0],),
+        meta=np.empty((0,), dtype=array.dtype),
+    )

@@ -1,0 +1,37 @@
+"""The linear model, prediction = <coef, x> + intercept."""
+
+from dask_nlis.activations import Identity
+from dask_nlis.models import affine
+from dask_nlis.nouns import noun
+
+
+@noun
+class Linear:
+    """Linear model: prediction = <coef, x> + intercept.
+
+    Its leverage scores without labels are the diagonal of the ordinary hat matrix.
+
+    Parameters
+    ----------
+    intercept : bool, default True
+        Whether theta ends with an intercept.
+
+    Examples
+    --------
+    >>> Linear().n_parameters(3)
+    4
+    """
+
+    intercept: bool = True
+
+    activation = Identity()
+    degree = 1.0
+    n_outputs = 1
+    n_parameters = affine.n_parameters
+    parameter_names = affine.parameter_names
+    unpack = affine.unpack
+    pack = affine.pack
+    inputs = affine.inputs
+    index = affine.index
+    index_gradient = affine.index_gradient
+    index_gradient_norms = affine.index_gradient_norms

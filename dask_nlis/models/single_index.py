@@ -1,0 +1,54 @@
+"""The single-index model, prediction = phi(<coef, x> + intercept)."""
+
+from dask_nlis.activations import Activation
+from dask_nlis.errors import InputTypeError
+from dask_nlis.models import affine
+from dask_nlis.nouns import noun
+
+
+@noun
+class SingleIndex:
+    """Single-index model: prediction = phi(<coef, x> + intercept).
+
+    Parameters
+    ----------
+    activation : Activation
+        phi, such as `Logistic()` or `Swish(c1=1, c2=2)`.
+    intercept : bool, default True
+        Whether theta ends with an intercept.
+
+    Notes
+    -----
+    theta is coef (d,), then intercept. The index is homogeneous of degree 1 in theta, so the adjoint of a
+    row is secant(u) [x, 1] (Rajmohan & Roosta, ICML 2025, Proposition 3.1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_nlis import Tanh
+    >>> model = SingleIndex(Tanh())
+    >>> model.parameter_names(["age", "income"])
+    ('age', 'income', 'intercept')
+    >>> model.unpack(np.array([1.0, 2.0, 3.0]))["coef"]
+    array([1., 2.])
+    """
+
+    activation: Activation
+    intercept: bool = True
+
+    degree = 1.0
+    n_outputs = 1
+    n_parameters = affine.n_parameters
+    parameter_names = affine.parameter_names
+    unpack = affine.unpack
+    pack = affine.pack
+    inputs = affine.inputs
+    index = affine.index
+    index_gradient = affine.index_gradient
+    index_gradient_norms = affine.index_gradient_norms
+
+    def __post_init__(self) -> None:
+        if isinstance(self.activation, type) or not hasattr(self.activation, "secant"):
+            raise InputTypeError(
+                f"SingleIndex activation={self.activation!r} is no activation; give one such as Logistic() or Tanh()"
+            )

@@ -1,0 +1,116 @@
+"""What every noun of the library shares: frozen, with repr, HTML, equality and a dictionary form.
+
+`noun` is a class decorator on top of `dataclasses.dataclass`. A noun shows its fields, or what its
+method `_summary` returns; arrays show as dtype and shape. Pickling and the Dask token come with
+frozen dataclasses and need nothing here.
+"""
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, dataclass_transform
+
+import numpy as np
+
+from dask_nlis.errors import InputError
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+def noun(cls: type[T]) -> type[T]:
+    """Make a frozen, slotted dataclass with the shared repr, HTML, equality and hash."""
+    made = dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
+    for name, method in (("__repr__", _repr), ("_repr_html_", _html), ("__eq__", same), ("__hash__", _hash)):
+        if name not in cls.__dict__:
+            setattr(made, name, method)
+    return made
+
+
+def items(noun: Any) -> dict[str, Any]:
+    """Field names and values, in order of declaration."""
+    return {f.name: getattr(noun, f.name) for f in fields(noun)}
+
+
+def _shown(noun: Any) -> dict[str, str]:
+    summary = noun._summary() if hasattr(noun, "_summary") else items(noun)
+    return {name: _text(value) for name, value in summary.items()}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}".replace(",", "_")
+    return repr(value)
+
+
+def _repr(self: Any) -> str:
+    return f"{type(self).__name__}({', '.join(f'{k}={v}' for k, v in _shown(self).items())})"
+
+
+def _html(self: Any) -> str:
+    cells = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(k)}</th><td>{html.escape(v)}</td></tr>"
+        for k, v in _shown(self).items()
+    )
+    return f"<table><caption>{html.escape(type(self).__name__)}</caption>{cells}</table>"
+
+
+def same(self: Any, other: object) -> bool:
+    """Equal type and equal fields; arrays are equal by dtype, shape and value (NaN equals NaN)."""
+    if type(self) is not type(other):
+        return NotImplemented
+    return all(_equal(a, b) for a, b in zip(items(self).values(), items(other).values(), strict=True))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    if hasattr(a, "__dask_keys__"):
+        return type(a) is type(b) and a.name == b.name
+    return type(a) is type(b) and bool(a == b)
+
+
+def _hash(self: Any) -> int:
+    return hash((type(self), *map(_hashable, items(self).values())))
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    return getattr(value, "name", None) if hasattr(value, "__dask_keys__") else value
+
+
+def to_dict(noun: Any) -> dict[str, Any]:
+    """Return a noun as a dictionary of JSON values and NumPy arrays, nested nouns included."""
+    return {"noun": type(noun).__name__} | {name: _plain(value) for name, value in items(noun).items()}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return to_dict(value)
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def from_dict(found: Mapping[str, Any], known: Mapping[str, type]) -> Any:
+    """Rebuild a noun from `to_dict`'s form; its name must be in the table `known`."""
+    name = found.get("noun") if isinstance(found, Mapping) else None
+    if not isinstance(name, str) or name not in known:
+        raise InputError(f"noun={name!r} is not known; allowed: {', '.join(sorted(known))}; check its spelling")
+    cls = known[name]
+    wanted = {f.name for f in fields(cls) if f.init}
+    if set(found) - {"noun"} != wanted:
+        differ = ", ".join(sorted(wanted ^ (set(found) - {"noun"})))
+        raise InputError(f"{name} is stored with other fields ({differ}); write it anew with this version")
+    return cls(**{key: _rebuilt(value, known) for key, value in found.items() if key != "noun"})
+
+
+def _rebuilt(value: Any, known: Mapping[str, type]) -> Any:
+    if isinstance(value, Mapping) and "noun" in value:
+        return from_dict(value, known)
+    return tuple(_rebuilt(v, known) for v in value) if isinstance(value, list) else value

@@ -1,0 +1,254 @@
+"""The only compute of the library: one call, one span, one label on the dashboard.
+
+A phase hands an optimised graph and its keys to whichever scheduler is in force. On a cluster the tasks
+are retried three times, the wait for workers ends after 300 s, and results are fetched and released one by
+one; locally BLAS is held to one thread for the length of the call, on workers once per process. Progress
+shows on a terminal and is silent elsewhere.
+"""
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import dask
+import dask.array as da
+import dask.base
+import dask.multiprocessing
+import distributed
+import distributed.system
+import numpy as np
+from dask._task_spec import Task, TaskRef
+from dask.base import tokenize
+from dask.callbacks import Callback
+from dask.highlevelgraph import HighLevelGraph
+from distributed.diagnostics.plugin import WorkerPlugin
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from threadpoolctl import threadpool_limits
+
+from dask_nlis.errors import ClusterError
+
+Graph = Any
+Advance = Callable[[int], None]
+
+#: Blocks of 64 MB keep scheduler cost near 3 % and memory at a few blocks a thread.
+DEFAULTS = {"device": "auto", "block-bytes": 64 * 2**20, "progress": "auto"}
+dask.config.update_defaults({"dask-nlis": DEFAULTS})
+
+RETRIES = 3
+NO_WORKERS_SECONDS = 300.0
+
+
+def setting(name: str, given: Any) -> Any:
+    """Return the argument when given, else the value of the Dask config key `dask-nlis.<name>`."""
+    return dask.config.get(f"dask-nlis.{name}") if given is None else given
+
+
+def flat_keys(array: da.Array) -> list[Any]:
+    """Return the keys of the blocks in C order."""
+    return list(dask.core.flatten(array.__dask_keys__()))
+
+
+def blocks_of(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> list[Any]:
+    """Compute every block of `array` and return the blocks in C order.
+
+    Parameters
+    ----------
+    array : dask.array.Array
+        What to compute.
+    label : str
+        Name of the phase, the span ("nlis", label) on a cluster.
+    n_rows, n_bytes : int
+        Size of the data read, for the rates on the progress bar.
+    """
+    graph = array.__dask_optimize__(array.dask, array.__dask_keys__())
+    return _run(graph, flat_keys(array), label, n_rows, n_bytes, hold=False)
+
+
+def computed(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> np.ndarray:
+    """Compute a 1-D array and return it whole."""
+    return np.concatenate(blocks_of(array, label, n_rows=n_rows, n_bytes=n_bytes))
+
+
+def held(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> da.Array:
+    """Compute every block and keep it where it was computed, spillable on a cluster."""
+    graph = array.__dask_optimize__(array.dask, array.__dask_keys__())
+    keys = flat_keys(array)
+    results = _run(graph, keys, label, n_rows, n_bytes, hold=True)
+    return da.Array(dict(zip(keys, results, strict=True)), array.name, chunks=array.chunks, meta=array._meta)
+
+
+def on_blocks(
+    array: da.Array, label: str, task: Callable[..., Any], arguments: Mapping[int, tuple[Any, ...]]
+) -> list[Any]:
+    """Run `task(block, *arguments[k])` on the blocks k of a 1-D array and return what each gives, in order.
+
+    Blocks without arguments are not computed; what comes back may be any small object.
+    """
+    name = f"{label}-{tokenize(array.name, task, arguments)}"
+    graph = {
+        (name, k): Task((name, k), _boxed, TaskRef((array.name, block)), task, arguments[block])
+        for k, block in enumerate(sorted(arguments))
+    }
+    lazy = da.Array(
+        HighLevelGraph.from_collections(name, graph, dependencies=[array]),
+        name,
+        chunks=((1,) * len(graph),),
+        meta=np.empty((0,), dtype=object),
+    )
+    return [box[0] for box in blocks_of(lazy, label)]
+
+
+def _boxed(block: np.ndarray, task: Callable[..., Any], arguments: tuple[Any, ...]) -> np.ndarray:
+    out = np.empty(1, dtype=object)
+    out[0] = task(np.asarray(block), *arguments)
+    return out
+
+
+def fits_in_memory(n_bytes: int) -> bool:
+    """Whether results of this size may be held: spillable on a cluster, a quarter of memory locally."""
+    return client_in_force() is not None or n_bytes <= distributed.system.MEMORY_LIMIT // 4
+
+
+def client_in_force() -> distributed.Client | None:
+    """Return the client that would run a compute now, or None for a local scheduler."""
+    owner = getattr(dask.base.get_scheduler(), "__self__", None)
+    return owner if isinstance(owner, distributed.Client) else None
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn the user, also from inside a task on a worker."""
+    if _on_worker():
+        distributed.warn(message, category)
+    else:
+        warnings.warn(message, category, stacklevel=3)
+
+
+def _on_worker() -> bool:
+    try:
+        distributed.get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+def _run(graph: Graph, keys: list[Any], label: str, n_rows: int, n_bytes: int, hold: bool) -> list[Any]:
+    client = client_in_force()
+    with _progress(label, len(keys), n_rows, n_bytes) as advance, threadpool_limits(1, user_api="blas"):
+        if client is None:
+            return _run_local(graph, keys, advance)
+        return _run_cluster(client, graph, keys, label, advance, hold)
+
+
+def _run_local(graph: Graph, keys: list[Any], advance: Advance) -> list[Any]:
+    get = dask.base.get_scheduler() or dask.threaded.get
+    options = {"initializer": _one_blas_thread} if get is dask.multiprocessing.get else {}
+    wanted = set(keys)
+
+    def done(key: Any, *_: Any) -> None:
+        if key in wanted:
+            advance(1)
+
+    with Callback(posttask=done):
+        return list(get(graph, keys, **options))
+
+
+def _run_cluster(
+    client: distributed.Client, graph: Graph, keys: list[Any], label: str, advance: Advance, hold: bool
+) -> list[Any]:
+    _wait_for_workers(client)
+    client.register_plugin(_OneBlasThread(os.getpid()))
+    with distributed.span("nlis", label), dask.annotate(retries=RETRIES):
+        futures = client.get(graph, keys, sync=False)
+    pending = distributed.as_completed(futures, with_results=not hold, raise_errors=True)
+    del futures  # so that each result leaves the cluster once it has been fetched
+    results: dict[Any, Any] = {}
+    while len(results) < len(keys):
+        _until_ready(client, pending)
+        if hold:
+            future = value = next(pending)
+            if future.status == "error":
+                future.result()
+        else:
+            future, value = next(pending)
+        results[future.key] = value
+        advance(1)
+    return [results[key] for key in keys]
+
+
+def _until_ready(client: distributed.Client, pending: distributed.as_completed) -> None:
+    """Return when a future is done; raise when all workers have been gone for too long."""
+    asked, lonely = time.monotonic(), 0.0
+    while not pending.has_ready():
+        time.sleep(0.005)
+        now = time.monotonic()
+        if now - asked > 10:
+            alone = not client.scheduler_info(n_workers=0).get("n_workers", 1)
+            lonely, asked = (lonely + now - asked if alone else 0.0), now
+            if lonely > NO_WORKERS_SECONDS:
+                raise ClusterError(
+                    f"all workers have been gone for {NO_WORKERS_SECONDS:g} s; start workers and run again"
+                )
+
+
+def _wait_for_workers(client: distributed.Client) -> None:
+    try:
+        client.wait_for_workers(1, timeout=NO_WORKERS_SECONDS)
+    except TimeoutError as cause:
+        raise ClusterError(
+            f"no workers joined within {NO_WORKERS_SECONDS:g} s; start workers or check addresses"
+        ) from cause
+
+
+def _one_blas_thread() -> None:
+    threadpool_limits(1, user_api="blas")
+
+
+class _OneBlasThread(WorkerPlugin):
+    """Hold BLAS to one thread in a worker process, unless that is the client's own process."""
+
+    name = "nlis-one-blas-thread"
+    idempotent = True
+
+    def __init__(self, client_pid: int) -> None:
+        self.client_pid = client_pid
+
+    def setup(self, worker: distributed.Worker) -> None:
+        if os.getpid() != self.client_pid:
+            _one_blas_thread()
+
+
+@contextmanager
+def _progress(label: str, total: int, n_rows: int, n_bytes: int) -> Iterator[Advance]:
+    wanted = dask.config.get("dask-nlis.progress")
+    if not (sys.stderr.isatty() if wanted == "auto" else wanted):
+        yield lambda _: None
+        return
+    columns = (
+        TextColumn("{task.description:<12}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} blocks{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    began = time.monotonic()
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(label, total=total, rate="")
+
+        def advance(blocks: int) -> None:
+            share = (bar.tasks[0].completed + blocks) / max(total, 1)
+            bar.update(task, advance=blocks, rate=_rate(share, n_rows, n_bytes, time.monotonic() - began))
+
+        yield advance
+
+
+def _rate(share: float, n_rows: int, n_bytes: int, seconds: float) -> str:
+    parts = [
+        f"{size * share / max(seconds, 1e-9):.3g} {unit}"
+        for size, unit in ((n_rows, "rows/s"), (n_bytes / 1e6, "MB/s"))
+        if size
+    ]
+    return "".join(f", {part}" for part in parts)

@@ -1,0 +1,8 @@
+"""The five words with a store: pilot, run, open_run and what they return."""
+
+from dask_nlis.pipeline.opening import open_run
+from dask_nlis.pipeline.pilot import pilot
+from dask_nlis.pipeline.run import run
+from dask_nlis.pipeline.run_noun import Run
+
+__all__ = ["Run", "open_run", "pilot", "run"]

@@ -1,0 +1,69 @@
+"""Open a finished run for reading."""
+
+import os
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import zarr
+
+from dask_nlis.blocks import row_chunks
+from dask_nlis.factor import Factor
+from dask_nlis.intake import open_stored
+from dask_nlis.pipeline.run_noun import Run
+from dask_nlis.refit import Fit
+from dask_nlis.sample import Sample
+from dask_nlis.store import open_complete, read_noun, stored_array
+
+
+def open_run(path: str | os.PathLike[str]) -> Run:
+    """Open the store of a finished run, read-only: path -> Run with lazy scores. Reads no data set.
+
+    Parameters
+    ----------
+    path : str or path
+        What `run(store=...)` wrote.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    MissingDataError
+        If there is no run at the path.
+    IncompleteRunError
+        If the run was never finished.
+
+    Examples
+    --------
+    >>> import tempfile, dask_nlis as nlis
+    >>> X, y = nlis.datasets.california_housing(standardized=True)
+    >>> folder = tempfile.mkdtemp() + "/run.zarr"
+    >>> job = nlis.run(nlis.Problem(nlis.Linear()), X, y, size=300, seed=0, store=folder)
+    >>> nlis.open_run(folder).fit == job.fit
+    True
+    """
+    group, manifest = open_complete(path)
+    sample_x, sample_y = (np.asarray(stored_array(group, f"data/{name}")[...]) for name in ("X", "y"))
+    fit = Fit.from_dict(read_noun(group, "fit"))
+    known: dict[str, Any] = {name: read_noun(group, name) if name in group else None for name in ("factor", "pilot")}
+    return Run(
+        problem=fit.problem,
+        factor=None if known["factor"] is None else Factor.from_dict(known["factor"]),
+        scores=stored_scores(group),
+        sample=Sample.from_dict(read_noun(group, "sample")),
+        sample_X=sample_x,
+        sample_y=sample_y,
+        fit=fit,
+        pilot=None if known["pilot"] is None else Fit.from_dict(known["pilot"]),
+        total_loss=float(manifest["total_loss"]),
+        manifest=manifest,
+        path=os.fspath(path),
+    )
+
+
+def stored_scores(group: zarr.Group) -> da.Array:
+    """Scores of a run as a lazy Dask array, one block a stored chunk."""
+    array = stored_array(group, "scores")
+    return open_stored(array, row_chunks(array.shape[0], array.chunks[0]))

@@ -1,0 +1,84 @@
+"""A rough fit from scores that need no theta."""
+
+from typing import Any
+
+import numpy as np
+
+from dask_nlis.errors import InputTypeError
+from dask_nlis.factor import factorize
+from dask_nlis.matrix import TallMatrix, reference_matrix
+from dask_nlis.problem import Problem
+from dask_nlis.refit import Fit, fit_rows
+from dask_nlis.sampling import check_draw, draw
+from dask_nlis.scores import lazy_leverage
+
+
+def pilot(
+    problem: Problem,
+    X: Any,
+    y: Any,
+    size: int,
+    *,
+    seed: int | None = None,
+    scheme: str = "multinomial",
+    missing: str = "raise",
+    device: str | None = None,
+    block_bytes: int | None = None,
+) -> Fit:
+    """Fit roughly on `size` rows drawn by the leverage of the reference matrix: X (n, d), y (n,) -> Fit.
+
+    Reads X twice (factor, scores) and the blocks of the drawn rows; 3 times when the condition exceeds 1e3.
+    Scores at such a theta are nearly as good as at the unknown optimum.
+
+    Parameters
+    ----------
+    problem : Problem
+        Model, loss and set.
+    X : array_like of shape (n, d)
+        NumPy, Dask, Zarr, pandas or xarray.
+    y : array_like of shape (n,)
+        Labels.
+    size : int
+        Rows to draw; ten times the number of parameters is a fair start.
+    seed : int, optional
+        Seed of the draw; None draws one.
+    scheme : {"multinomial", "poisson"}
+        As in `draw`.
+    missing : {"raise", "drop"}
+        What to do with rows that hold NaN or an infinity.
+    device : {"auto", "cpu", "cuda"}, optional
+        Where tasks compute.
+    block_bytes : int, optional
+        Bytes of a block where the layout is ours to choose.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    InputError, InputTypeError, NonFiniteError
+        As the five words it is made of.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> X = np.linspace(-1, 1, 200).reshape(-1, 1)
+    >>> rough = nlis.pilot(nlis.Problem(nlis.Linear()), X, 3 * X[:, 0] + 1, 50, seed=0)
+    >>> rough.theta.round(6)
+    array([3., 1.])
+    """
+    matrix = reference_matrix(problem, X, y, missing=missing, device=device, block_bytes=block_bytes)
+    return rough_fit(matrix, X, y, size, scheme=scheme, seed=seed)[0]
+
+
+def rough_fit(matrix: TallMatrix, X: Any, y: Any, size: int, *, scheme: str, seed: int | None) -> tuple[Fit, int]:
+    """Fit on rows drawn by the leverage of a reference matrix of X and y; with the reads of X it took."""
+    if matrix.problem is None or y is None:
+        raise InputTypeError("y is None, but a fit needs labels; give an array of shape (n,)")
+    size, seed = check_draw(size, scheme, matrix.shape[0], seed)
+    factor = factorize(matrix)
+    sample = draw(lazy_leverage(matrix, factor), size, scheme=scheme, seed=seed)
+    x, labels = (np.asarray(part, dtype=np.float64) for part in sample.take(X, y))
+    fit = fit_rows(matrix.problem, x, labels.reshape(-1), sample.weights, matrix.source.names)
+    return fit, factor.reads + 1

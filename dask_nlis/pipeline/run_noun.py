@@ -1,0 +1,69 @@
+"""The noun Run: everything a job produced."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dask_nlis.factor import Factor
+from dask_nlis.nouns import noun
+from dask_nlis.problem import Problem
+from dask_nlis.refit import Fit
+from dask_nlis.sample import Sample
+
+
+@noun
+class Run:
+    """A finished job: scores, sample, fit and how they came about.
+
+    Attributes
+    ----------
+    problem : Problem
+        What was fitted.
+    factor : Factor or None
+        Factor of the dual matrix; None for norm scores.
+    scores : array of shape (n,)
+        One score a row: lazy from the store, or held in memory without one.
+    sample : Sample
+        The drawn rows and their weights.
+    sample_X, sample_y : ndarray
+        The drawn rows, (m, d) and (m,).
+    fit : Fit
+        The weighted, constrained fit.
+    pilot : Fit or None
+        The rough fit at which the rows were scored; None when theta was given.
+    total_loss : float
+        Loss of the fit over all rows.
+    manifest : dict
+        Data, sizes, seed, versions, chunks, reads of X by phase.
+    path : str or None
+        Where the store is.
+    """
+
+    problem: Problem
+    factor: Factor | None
+    scores: Any
+    sample: Sample
+    sample_X: np.ndarray
+    sample_y: np.ndarray
+    fit: Fit
+    pilot: Fit | None
+    total_loss: float
+    manifest: Mapping[str, Any]
+    path: str | None
+
+    @property
+    def reads(self) -> dict[str, int]:
+        """Full reads of X by phase; the blocks of drawn rows come on top."""
+        return dict(self.manifest["reads"])
+
+    def _summary(self) -> dict[str, Any]:
+        return {
+            "n_rows": self.sample.n_rows,
+            "drawn": len(self.sample),
+            "rank": None if self.factor is None else self.factor.rank,
+            "ok": self.fit.ok,
+            "total_loss": self.total_loss,
+            "reads": sum(self.reads.values()),
+            "path": self.path,
+        }

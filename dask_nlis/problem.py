@@ -1,0 +1,144 @@
+"""A problem is a model, a loss and a set for theta; here the model and the loss become one scalar g of u.
+
+f_i(theta) = g_i(u_i(theta)), u_i homogeneous of degree alpha: the adjoint is
+f*_i = (secant(g_i, u_i) / alpha) grad u_i and f_i(theta) = f_i(0) + <theta, f*_i(theta)> (Proposition 3.1).
+The secant of g = root(phi(u), y) is composed by divided differences,
+root_slope(phi(u), phi(0), y) * phi.secant(u), so that nothing is 0/0 at u = 0.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from dask_nlis.activations import Identity, Logistic, Swish, Tanh
+from dask_nlis.constraints import Ball, Box, Constraint
+from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.kernels.linalg import squared_row_norms
+from dask_nlis.losses import Loss, SquaredError
+from dask_nlis.models import Linear, Model, SingleIndex
+from dask_nlis.nouns import from_dict, noun, to_dict
+
+Array = Any
+
+
+@noun
+class Problem:
+    """What is fitted: a model, a loss and a set for theta.
+
+    Parameters
+    ----------
+    model : Model
+        `Linear(...)` or `SingleIndex(...)`.
+    loss : Loss, default SquaredError()
+        Per-row loss; the objective is its weighted sum over rows.
+    constraint : Constraint, optional
+        `Ball(...)` or `Box(...)`; None leaves theta free.
+
+    Raises
+    ------
+    InputTypeError
+        If an argument is not of its kind (a class instead of an instance, say).
+
+    Examples
+    --------
+    >>> Problem(Linear(), constraint=Ball(10))
+    Problem(model=Linear(intercept=True), loss=SquaredError(), constraint=Ball(radius=10, center=None))
+    """
+
+    model: Model
+    loss: Loss = SquaredError()
+    constraint: Constraint | None = None
+
+    def __post_init__(self) -> None:
+        for name, method, example in (
+            ("model", "index_gradient", "SingleIndex(Tanh())"),
+            ("loss", "root_slope", "SquaredError()"),
+            ("constraint", "project", "Ball(10.0)"),
+        ):
+            value = getattr(self, name)
+            if (name != "constraint" or value is not None) and (
+                isinstance(value, type) or not callable(getattr(value, method, None))
+            ):
+                raise InputTypeError(f"Problem {name}={value!r} is no {name}; give one such as {example}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the problem as JSON values and arrays."""
+        return to_dict(self)
+
+    @staticmethod
+    def from_dict(found: Mapping[str, Any]) -> "Problem":
+        """Rebuild a problem from `to_dict`; names are looked up in a fixed table."""
+        problem: Problem = from_dict(found, _KNOWN)
+        return problem
+
+
+_KNOWN: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (Problem, Linear, SingleIndex, Identity, Logistic, Tanh, Swish, SquaredError, Ball, Box)
+}
+
+
+def check_theta(problem: Problem, theta: object, d: int, names: Sequence[str]) -> np.ndarray:
+    """Return a read-only copy of theta as float64 of shape (p,), or raise with p and the names."""
+    p = problem.model.n_parameters(d)
+    if type(theta).__module__.partition(".")[0] == "torch":
+        raise InputTypeError("theta is a torch tensor; give theta.detach().cpu().numpy()")
+    try:
+        array = np.array(theta, dtype=np.float64)
+    except (TypeError, ValueError) as cause:
+        raise InputTypeError(f"theta is {type(theta).__name__}; give {p} numbers") from cause
+    if array.shape != (p,):
+        listed = ", ".join(problem.model.parameter_names(names)[:4])
+        raise InputError(f"theta has shape {array.shape}, but this model expects ({p},): {listed}, ...")
+    if not np.isfinite(array).all():
+        where = int(np.argmin(np.isfinite(array)))
+        raise InputError(f"theta[{where}]={array[where]} is not finite; give finite numbers")
+    array.setflags(write=False)
+    return array
+
+
+def at_zero(problem: Problem, y: Array | None, like: Array) -> Array:
+    """g_i(0): the root of the loss at prediction phi(0), or phi(0) itself without labels; shape (m,)."""
+    xp = array_namespace(like)
+    prediction = xp.full((like.shape[0],), problem.model.activation.at_zero, dtype=like.dtype)
+    return prediction if y is None else problem.loss.root(prediction, y)
+
+
+def slope(problem: Problem, u: Array, y: Array | None) -> Array:
+    """secant(g_i, u_i), shape (m,), by divided differences."""
+    phi = problem.model.activation
+    inner = phi.secant(u)
+    if y is None:
+        return inner
+    xp = array_namespace(u)
+    return problem.loss.root_slope(phi.value(u), xp.full(u.shape, phi.at_zero, dtype=u.dtype), y) * inner
+
+
+def dual_rows(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
+    """Rows [f*_i ; f_i(0)] of the dual matrix (Definition 3.2), x (m, d) -> (m, p + 1)."""
+    xp = array_namespace(x)
+    model = problem.model
+    factor = slope(problem, model.index(theta, x), y) / model.degree
+    return xp.concat([factor[:, None] * model.index_gradient(theta, x), at_zero(problem, y, x)[:, None]], axis=1)
+
+
+def dual_squared_norms(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
+    """Squared norms of the rows of `dual_rows`, (m, d) -> (m,), without forming them."""
+    model = problem.model
+    factor = slope(problem, model.index(theta, x), y) / model.degree
+    last = at_zero(problem, y, x)
+    return factor * factor * model.index_gradient_norms(theta, x) + last * last
+
+
+def reference_rows(problem: Problem, x: Array, y: Array | None) -> Array:
+    """Rows [x_i, 1 | f_i(0)] of the reference matrix: every slope replaced by its sign, (m, d) -> (m, q + 1)."""
+    xp = array_namespace(x)
+    return xp.concat([problem.model.inputs(x), at_zero(problem, y, x)[:, None]], axis=1)
+
+
+def reference_squared_norms(problem: Problem, x: Array, y: Array | None) -> Array:
+    """Squared norms of the rows of `reference_rows`, (m, d) -> (m,)."""
+    last = at_zero(problem, y, x)
+    return squared_row_norms(problem.model.inputs(x)) + last * last

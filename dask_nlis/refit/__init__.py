@@ -1,0 +1,6 @@
+"""The constrained, weighted fit of a small sample in memory."""
+
+from dask_nlis.refit.fit import Fit
+from dask_nlis.refit.verb import fit_rows, refit
+
+__all__ = ["Fit", "fit_rows", "refit"]

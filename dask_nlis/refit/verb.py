@@ -1,0 +1,202 @@
+"""The verb refit: weighted loss, several starts, two solvers, and checks of our own."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from dask_nlis.activations import Identity
+from dask_nlis.errors import ConvergenceWarning, InputError, InputTypeError, NonFiniteError
+from dask_nlis.intake import in_memory
+from dask_nlis.problem import Problem, check_theta
+from dask_nlis.refit.fit import Fit
+from dask_nlis.refit.objective import Objective, best_step
+from dask_nlis.refit.solvers import gauss_newton, project, spectral_projected_gradient
+from dask_nlis.sample import Sample
+
+#: A fit is stationary when its local quadratic promises less than this share of the loss.
+_STATIONARY = 1e-8
+
+
+def refit(
+    problem: Problem,
+    X: Any,
+    y: Any,
+    sample: Any,
+    *,
+    sample_weight: Any = None,
+    start: Any = None,
+    n_starts: int = 5,
+    seed: int = 0,
+) -> Fit:
+    """Fit a problem on drawn rows with their weights: X (s, d), y (s,), sample -> Fit. Works in memory; no reads.
+
+    Minimises sum_i w_i l(prediction_i(theta), y_i) over the problem's set, weights as drawn (their mean total is
+    n, so the objective estimates the full loss). From each start a spectral projected gradient, then
+    Gauss-Newton inside the set; the best end point is checked by us: finite, in the set, stationary.
+
+    Parameters
+    ----------
+    problem : Problem
+        Model, loss and set.
+    X : array_like of shape (s, d)
+        Taken rows, in memory (`sample.take(X, y)`).
+    y : array_like of shape (s,)
+        Their labels.
+    sample : Sample or array_like of shape (s,)
+        The sample the rows come from, or weights >= 0 of one's own; all ones for an ordinary fit.
+    sample_weight : array_like of shape (s,), optional
+        Row weights of the data, multiplied in.
+    start : array_like of shape (p,), optional
+        First start, projected on the set; zeros by default.
+    n_starts : int, default 5
+        Starts in all, the others random; one suffices for a linear model and is all it gets.
+    seed : int, default 0
+        Seed of the random starts.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, weights are negative, or a cell is not finite.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the fit does not pass the checks; `Fit.reasons` says why.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> X = np.arange(6.0).reshape(6, 1)
+    >>> fit = nlis.refit(nlis.Problem(nlis.Linear(), constraint=nlis.Box(-2, 2)), X, 3 * X[:, 0], np.ones(6))
+    >>> fit.params["x0"], fit.active
+    (2.0, ('x0 at its upper bound', 'intercept at its upper bound'))
+    """
+    if not isinstance(problem, Problem):
+        raise InputTypeError(f"problem is {type(problem).__name__}; give Problem(model, loss)")
+    x, labels, weights, names = _taken(X, y, sample, sample_weight)
+    if isinstance(n_starts, bool) or not isinstance(n_starts, int | np.integer) or n_starts < 1:
+        raise InputError(f"n_starts={n_starts!r} is not allowed; give a positive integer")
+    return fit_rows(problem, x, labels, weights, names, start=start, n_starts=int(n_starts), seed=seed)
+
+
+def fit_rows(
+    problem: Problem,
+    x: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray,
+    names: tuple[str, ...],
+    *,
+    start: Any = None,
+    n_starts: int = 5,
+    seed: int = 0,
+) -> Fit:
+    """Fit checked float64 rows with weights, (s, d), (s,), (s,): what `refit` and the pipeline have in common."""
+    p = problem.model.n_parameters(x.shape[1])
+    if problem.constraint is not None:
+        problem.constraint.check(p)
+    objective = Objective(problem, x, y, weights)
+    first = np.zeros(p) if start is None else check_theta(problem, start, x.shape[1], names)
+    theta = _best(objective, _starts(objective, first, n_starts, seed))
+    return _checked(objective, theta, names)
+
+
+def _taken(
+    X: Any,
+    y: Any,
+    sample: Any,
+    sample_weight: Any,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[str, ...]]:
+    x, names = in_memory("X", X)
+    if x.ndim != 2:
+        raise InputError(f"X has shape {x.shape}; give (s, d), the taken rows")
+    s, d = x.shape
+    labels = _column("y", y, s)
+    if isinstance(sample, Sample):
+        if len(sample) != s:
+            raise InputError(f"X has {s} rows, but the sample has {len(sample)}; give sample.take(X, y)")
+        weights = sample.weights
+    else:
+        weights = _column("sample", sample, s)
+    if sample_weight is not None:
+        weights = weights * _column("sample_weight", sample_weight, s)
+    if (weights < 0).any() or not weights.any():
+        raise InputError(
+            f"weights are {'negative somewhere' if (weights < 0).any() else 'all zero'}; give weights >= 0"
+        )
+    bad = ~np.isfinite(x).all(axis=1) | ~np.isfinite(labels)
+    if bad.any():
+        raise NonFiniteError(
+            f"X or y is not finite at taken row {int(np.argmax(bad))} ({bad.sum()} in all); clean them first"
+        )
+    return x, labels, weights, names or tuple(f"x{j}" for j in range(d))
+
+
+def _column(argument: str, value: Any, s: int) -> np.ndarray:
+    column, _ = in_memory(argument, value)
+    if column.shape not in ((s,), (s, 1)):
+        raise InputError(f"{argument} has shape {column.shape}; give ({s},), one value a row of X")
+    return column.reshape(-1)
+
+
+def _starts(objective: Objective, first: np.ndarray, n_starts: int, seed: int) -> list[np.ndarray]:
+    """The first start and random ones, whose index has standard deviation about 1 over the rows."""
+    if isinstance(objective.problem.model.activation, Identity):
+        n_starts = 1
+    gradient = objective.problem.model.index_gradient(first, objective.X)
+    size = np.sqrt((gradient**2).mean(axis=0) * len(first))
+    rng = np.random.default_rng(seed)
+    spread = np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 1.0)
+    return [first, *(rng.standard_normal(len(first)) * spread for _ in range(n_starts - 1))]
+
+
+def _best(objective: Objective, starts: list[np.ndarray]) -> np.ndarray:
+    """End point with the smallest loss; never worse than a projected start."""
+    constraint = objective.problem.constraint
+    ends = []
+    for start in starts:
+        warm = spectral_projected_gradient(objective, constraint, start)
+        end = gauss_newton(objective, constraint, warm)
+        ends += [project(constraint, start), warm, end]
+    # Later candidates win ties: an end point is at least as polished as what it came from.
+    return min(reversed(ends), key=objective.value)
+
+
+def _checked(objective: Objective, theta: np.ndarray, names: tuple[str, ...]) -> Fit:
+    problem = objective.problem
+    constraint = problem.constraint
+    local = objective.at(theta)
+    reasons = []
+    stationarity = np.nan
+    if not (np.isfinite(theta).all() and np.isfinite(local.value) and np.isfinite(local.gradient).all()):
+        reasons.append("theta, its loss or its gradient is not finite")
+    else:
+        promised = best_step(constraint, local, theta)[1]
+        # A perfect fit has loss 0; what is left then is judged against the loss of predicting nothing.
+        nothing = objective.value(project(constraint, np.zeros_like(theta)))
+        floor = np.finfo(np.float64).eps * (nothing if np.isfinite(nothing) else 0.0)
+        size = max(local.value, floor)
+        stationarity = promised / size if size > 0 else 0.0
+        if stationarity > _STATIONARY:
+            reasons.append(f"not stationary: a further decrease of {stationarity:.1e} of the loss is in sight")
+    if constraint is not None and not constraint.contains(theta):
+        reasons.append("outside the constraint set")
+    if reasons:
+        warnings.warn(f"refit is not ok: {'; '.join(reasons)}", ConvergenceWarning, stacklevel=3)
+    theta.setflags(write=False)
+    parameters = problem.model.parameter_names(names)
+    return Fit(
+        problem=problem,
+        theta=theta,
+        feature_names=names,
+        loss=local.value,
+        ok=not reasons,
+        reasons=tuple(reasons),
+        active=() if constraint is None else constraint.active(theta, parameters),
+        stationarity=float(stationarity),
+        n_rows=len(objective.y),
+    )

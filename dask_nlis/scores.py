@@ -1,0 +1,238 @@
+"""Pass 2: a tall matrix and its factor -> one score a row, one fused task a block."""
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask import delayed
+from dask.base import tokenize
+
+from dask_nlis import phase
+from dask_nlis.device import choose
+from dask_nlis.errors import InputTypeError, MatrixMismatchError, NonFiniteError, ScaleWarning
+from dask_nlis.factor import Factor
+from dask_nlis.intake import give_back
+from dask_nlis.kernels.linalg import leverage, squared_row_norms
+from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix.tall import without_column_axis
+from dask_nlis.matrix.tasks import matrix_rows, overflow
+
+Array = Any
+
+
+def leverage_scores(A: Any, factor: Factor) -> Any:
+    """Leverage of every row of A (n, p), given its factor -> (n,), in [0, 1], sum = factor.rank.
+
+    h_i is the i-th diagonal entry of F F^+ (the hat matrix diagonal of F): how much of the row no other row
+    can replace. Lazy for Dask, Zarr and lazy xarray input; computed at the call for NumPy and pandas. One
+    read of X when computed, one task a block.
+
+    Parameters
+    ----------
+    A : TallMatrix or array_like of shape (n, p)
+        The matrix.
+    factor : Factor
+        `factorize(A)` of the same matrix.
+
+    Returns
+    -------
+    array of shape (n,), float64
+        In the container X came in.
+
+    Raises
+    ------
+    MatrixMismatchError
+        If the factor belongs to another matrix.
+    NonFiniteError
+        When computed, if a row is not finite.
+
+    See Also
+    --------
+    statsmodels.stats.outliers_influence.OLSInfluence.hat_matrix_diag : the linear case, in memory.
+
+    Notes
+    -----
+    Sampling rows in proportion to these scores gives a subspace embedding of F with high probability, hence
+    the guarantee of Theorem 3.1 of Rajmohan & Roosta (ICML 2025) at the theta of A.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> nlis.leverage_scores(X, nlis.factorize(X)).round(12)
+    array([1. , 0.5, 0.5])
+    """
+    matrix = as_matrix(A)
+    check_factor(matrix, factor)
+    return give_back(matrix.source.container, lazy_leverage(matrix, factor), "leverage", "nlis-score")
+
+
+def check_factor(matrix: TallMatrix, factor: object) -> None:
+    """Raise unless the factor was made from this matrix."""
+    if not isinstance(factor, Factor):
+        raise InputTypeError(f"factor is {type(factor).__name__}; give factorize(A)")
+    if factor.token != matrix.token:
+        raise MatrixMismatchError(
+            f"factor belongs to another matrix (rank {factor.rank} of {len(factor.columns)} columns, A has "
+            f"{matrix.shape[1]}); give factorize(A), or cross_leverage_scores for rows of another matrix"
+        )
+
+
+def lazy_leverage(matrix: TallMatrix, factor: Factor) -> da.Array:
+    """Leverage as a lazy Dask array (n,) with one task a block."""
+    # The whitener has a key of its own, so that it travels once and not with every task.
+    whitener = delayed(factor.whitener, name=f"nlis-whitener-{tokenize(factor.whitener)}")
+    tolerance = max(1e-12, 100 * factor.condition * np.finfo(np.float64).eps)
+    return without_column_axis(
+        map_blocks(
+            matrix,
+            leverage_block,
+            "nlis-score",
+            meta=np.empty((0, 0)),
+            job=matrix.job,
+            whitener=whitener,
+            tolerance=tolerance,
+        )
+    )
+
+
+def leverage_block(
+    x: np.ndarray,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    *,
+    job: Job,
+    whitener: np.ndarray,
+    tolerance: float,
+) -> np.ndarray:
+    """Leverage of one block, (m,), checked against [0, 1] and clipped."""
+    device = choose(job.device)
+    target = device.put(whitener)
+    out = np.zeros(len(x))
+    found = Finding()
+    with np.errstate(all="ignore"):
+        for leaf in leaves(x, y, weight, int(start), job, device):
+            out[leaf.place] = device.fetch(leverage(matrix_rows(leaf, job), target))
+            found = found.plus(leaf.finding)
+    check_finite(found.plus(overflow(out, int(start))), job.names)
+    if out.max(initial=0.0) > 1 + tolerance:
+        row = int(start) + int(np.argmax(out))
+        raise NonFiniteError(
+            f"leverage {out.max():.6g} of row {row} exceeds 1: X or y changed since factorize; factorize again"
+        )
+    return np.minimum(out, 1.0)
+
+
+def norm_scores(A: Any, *, log2_scale: int = 0) -> Any:
+    """Squared row norms of A (n, p), times 2^(-2 log2_scale) -> (n,), non-negative. One read of X when computed.
+
+    In closed form, without forming the rows. Cheaper than leverage by one read, but decided by the units of
+    the columns; no guarantee of a subspace embedding at the paper's size. Lazy as `leverage_scores`.
+
+    Parameters
+    ----------
+    A : TallMatrix or array_like of shape (n, p)
+        The matrix; no factor is needed.
+    log2_scale : int, default 0
+        Rows are divided by 2^log2_scale first, which changes no digit; needed where squares would over- or
+        underflow, and the error then names the value.
+
+    Returns
+    -------
+    array of shape (n,), float64
+        In the container X came in.
+
+    Raises
+    ------
+    NonFiniteError
+        When computed, if a row is not finite, or its square is not; the message names `log2_scale`.
+
+    Warns
+    -----
+    ScaleWarning
+        When computed, if one column carries over 90 % of the squared norms of the first block.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> nlis.norm_scores(np.array([[3.0, 4.0], [4.0, -3.0]]))
+    array([25., 25.])
+    """
+    if isinstance(log2_scale, bool) or not isinstance(log2_scale, int | np.integer):
+        raise InputTypeError(f"log2_scale={log2_scale!r} is {type(log2_scale).__name__}; give an integer")
+    matrix = as_matrix(A)
+    return give_back(matrix.source.container, lazy_norms(matrix, int(log2_scale)), "norm", "nlis-score")
+
+
+def lazy_norms(matrix: TallMatrix, log2_scale: int = 0) -> da.Array:
+    """Squared row norms as a lazy Dask array (n,) with one task a block."""
+    return without_column_axis(
+        map_blocks(
+            matrix,
+            norm_block,
+            "nlis-score",
+            meta=np.empty((0, 0)),
+            job=matrix.job,
+            columns_named=matrix.columns,
+            log2_scale=log2_scale,
+        )
+    )
+
+
+def norm_block(
+    x: np.ndarray,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    *,
+    job: Job,
+    columns_named: tuple[str, ...],
+    log2_scale: int,
+) -> np.ndarray:
+    """Squared row norms of one block, (m,)."""
+    device = choose(job.device)
+    out = np.zeros(len(x))
+    found = Finding()
+    with np.errstate(all="ignore"):
+        for leaf in leaves(x, y, weight, int(start), job, device):
+            if start == 0 and leaf.place.start == 0:
+                _warn_of_scale(device.fetch(matrix_rows(leaf, job)), columns_named)
+            if log2_scale:
+                norms = squared_row_norms(matrix_rows(leaf, job) * 2.0**-log2_scale)
+            else:
+                norms = job.rule.squared_norms(leaf.x, leaf.y)
+                norms = norms if leaf.root_weight is None else norms * leaf.root_weight * leaf.root_weight
+            host = device.fetch(norms)
+            found = found.plus(leaf.finding)
+            if not np.isfinite(host).all() or host.min(initial=1.0) < np.finfo(np.float64).tiny:
+                rows = device.fetch(matrix_rows(leaf, job))
+                found = found.plus(overflow(rows, int(start) + leaf.place.start))
+                if not found.n_bad:
+                    _check_squares(host, rows, log2_scale)
+            out[leaf.place] = host
+    check_finite(found, job.names)
+    return out
+
+
+def _check_squares(norms: np.ndarray, rows: np.ndarray, log2_scale: int) -> None:
+    """Raise when squaring lost rows that are finite and not zero, naming the scale that keeps them."""
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    lost = ~np.isfinite(norms) | ((norms < np.finfo(np.float64).tiny) & (largest > 0))
+    if lost.any():
+        _, exponent = np.frexp(largest[lost].max())
+        raise NonFiniteError(
+            f"squared norms {'over' if exponent - log2_scale > 0 else 'under'}flow at log2_scale={log2_scale}; "
+            f"give log2_scale={int(exponent)}"
+        )
+
+
+def _warn_of_scale(rows: np.ndarray, columns: tuple[str, ...]) -> None:
+    squares = (rows**2).sum(axis=0)
+    total = squares.sum()
+    if len(squares) > 1 and np.isfinite(total) and squares.max() > 0.9 * total:
+        phase.warn(
+            f"column {columns[int(np.argmax(squares))]!r} carries {squares.max() / total:.0%} of the squared norms of "
+            "the first rows, so its unit decides the norm scores; standardize(X, y) or use leverage_scores",
+            ScaleWarning,
+        )

@@ -1,0 +1,163 @@
+"""The run store: one Zarr v3 group a run, complete only once its marker is there.
+
+Layout::
+
+    RUN/                 attributes: the manifest
+      factor/ sample/ fit/ pilot/   a noun each: arrays with checksums, the rest in the attribute "noun"
+      scores             float64 (n,), NaN-filled, one chunk a task
+      blocks/            one record a score chunk: start, rows, checksum, smallest, largest, total
+      data/              the drawn rows, X and y: a refit needs no other data
+      complete.json      written last, synced to disk: hash of the records and the state
+
+No pickle: JSON attributes and arrays only.
+"""
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.storage import LocalStore
+
+from dask_nlis.errors import IncompleteRunError, InputError, MissingDataError, StoreExistsError
+from dask_nlis.intake import ScoreRecord
+
+FORMAT = 1
+MARKER = "complete.json"
+
+#: A marker or manifest larger than this is not read.
+_LARGEST_JSON = 16 * 2**20
+
+
+def check_free(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a new store; raise when something is there, or its folder is missing or read-only."""
+    where = Path(path)
+    if "://" in os.fspath(path):
+        raise InputError("store is a URL; give a local path (or store=None to keep the run in memory)")
+    if where.exists() or where.is_symlink():
+        raise StoreExistsError(f"store={os.fspath(path)!r} exists; give a new path, or open_run() to read it")
+    parent = where.absolute().parent
+    if not parent.is_dir():
+        raise MissingDataError(f"store={os.fspath(path)!r}: the folder {str(parent)!r} does not exist; make it first")
+    if not os.access(parent, os.W_OK):
+        raise PermissionError(f"store={os.fspath(path)!r}: the folder {str(parent)!r} is not writable")
+    return where
+
+
+def create(path: Path, manifest: Mapping[str, Any]) -> zarr.Group:
+    """Create the group of a run, manifest first, in state "running"."""
+    group = zarr.create_group(LocalStore(path), zarr_format=3, overwrite=False)
+    group.update_attributes({"manifest": {**manifest, "format": FORMAT, "state": "running"}})
+    return group
+
+
+def write_noun(group: zarr.Group, name: str, found: Mapping[str, Any]) -> None:
+    """Write a noun's dictionary form as a sub-group: arrays as arrays, everything else as JSON."""
+    target = group.create_group(name)
+    arrays: dict[str, np.ndarray] = {}
+    plain = _without_arrays(found, "", arrays)
+    for key, array in arrays.items():
+        write_array(target, key, array)
+    target.update_attributes({"noun": plain})
+
+
+def read_noun(group: zarr.Group, name: str) -> dict[str, Any]:
+    """Read back what `write_noun` wrote."""
+    source = group.get(name)
+    if not isinstance(source, zarr.Group):
+        raise InputError(f"the run store has no group {name!r}; it was damaged or is of another version")
+    found: dict[str, Any] = _with_arrays(source.attrs["noun"], source)
+    return found
+
+
+def _without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    if isinstance(value, np.ndarray):
+        arrays[path] = value
+        return {"array": path}
+    if isinstance(value, Mapping):
+        return {key: _without_arrays(v, f"{path}.{key}".strip("."), arrays) for key, v in value.items()}
+    return value
+
+
+def stored_array(group: zarr.Group, name: str) -> "zarr.Array[Any]":
+    """Return an array of a run store, or raise when it is missing or no array."""
+    found = group.get(name)
+    if not isinstance(found, zarr.Array):
+        raise InputError(f"the run store has no array {name!r}; it was damaged or is of another version")
+    return found
+
+
+def _with_arrays(value: Any, source: zarr.Group) -> Any:
+    if isinstance(value, Mapping):
+        if set(value) == {"array"}:
+            return np.asarray(stored_array(source, value["array"])[...])
+        return {key: _with_arrays(v, source) for key, v in value.items()}
+    return value
+
+
+def write_array(group: zarr.Group, name: str, values: np.ndarray) -> None:
+    """Write a small array in one chunk with a checksum."""
+    group.create_array(
+        name,
+        shape=values.shape,
+        chunks=tuple(max(1, size) for size in values.shape),
+        dtype=values.dtype,
+        compressors=[ZstdCodec(level=3), Crc32cCodec()],
+        config={"write_empty_chunks": True},
+    )[...] = values
+
+
+def write_records(group: zarr.Group, records: Sequence[ScoreRecord]) -> None:
+    """Write one record a score chunk, column by column."""
+    target = group.create_group("blocks")
+    for field, dtype in zip(
+        ScoreRecord._fields, ("int64", "int64", "uint32", "float64", "float64", "float64"), strict=True
+    ):
+        write_array(target, field, np.array([getattr(r, field) for r in records], dtype=dtype))
+
+
+def finish(group: zarr.Group, path: Path, manifest: Mapping[str, Any], records: Sequence[ScoreRecord]) -> None:
+    """Write the final manifest and then, last and synced to disk, the completion marker."""
+    group.update_attributes({"manifest": {**manifest, "format": FORMAT, "state": "complete"}})
+    digest = hashlib.blake2b(repr([tuple(r) for r in records]).encode(), digest_size=16).hexdigest()
+    temporary = path / f".{MARKER}.{uuid.uuid4().hex}.partial"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump({"format": FORMAT, "records": digest, "n_blocks": len(records)}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path / MARKER)
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def open_complete(path: str | os.PathLike[str]) -> tuple[zarr.Group, dict[str, Any]]:
+    """Open a finished run for reading; return its group and manifest, or raise saying what is missing."""
+    where = Path(path)
+    text = os.fspath(path)
+    if not where.is_dir():
+        raise MissingDataError(f"path={text!r} holds no run; check the path")
+    try:
+        group = zarr.open_group(LocalStore(where, read_only=True), mode="r", use_consolidated=False)
+        manifest = group.attrs["manifest"]
+    except (FileNotFoundError, KeyError, ValueError) as cause:
+        raise MissingDataError(
+            f"path={text!r} is no run store: it has no manifest; give a path written by run()"
+        ) from cause
+    marker = where / MARKER
+    if not marker.is_file() or marker.stat().st_size > _LARGEST_JSON:
+        written = len(list((where / "scores").glob("c/*"))) if (where / "scores").is_dir() else 0
+        raise IncompleteRunError(
+            f"path={text!r} was never finished ({written} score chunks written); run it again under a new path"
+        )
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f"path={text!r} has another store format; open it with the version that wrote it")
+    return group, manifest

@@ -1,0 +1,1 @@
+import dask_nlis  # noqa: F401

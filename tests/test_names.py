@@ -1,0 +1,14 @@
+import dask_nlis as nlis
+
+
+def test_public_names_are_listed_sorted_and_there():
+    assert nlis.__all__ == sorted(nlis.__all__)
+    public = {name for name, value in vars(nlis).items() if not name.startswith("_") and _ours(value)}
+    assert public == set(nlis.__all__)
+
+
+def _ours(value: object) -> bool:
+    # Sub-packages appear as attributes once imported; the one that is public is datasets.
+    return value is nlis.datasets or (
+        getattr(value, "__module__", "").startswith("dask_nlis") and not isinstance(value, type(nlis))
+    )
