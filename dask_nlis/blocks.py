@@ -8,8 +8,8 @@ import numpy as np
 #: Neighbouring read results stacked into one chunk before the merge.
 STACK = 16
 
-#: Consecutive blocks whose factors are merged and kept together; part of the fixed tree.
-GROUP = 1024
+#: Consecutive blocks whose factors are merged and kept together, and the bytes their factors may take.
+_GROUP, _GROUP_BYTES = 1024, 2**30
 
 
 def block_rows(n_rows: int, row_bytes: int, unit: int, target: int) -> int:
@@ -34,6 +34,15 @@ def row_chunks(n_rows: int, rows: int) -> tuple[int, ...]:
     """
     full, rest = divmod(n_rows, rows)
     return (rows,) * full + ((rest,) if rest else ())
+
+
+def group_blocks(p: int) -> int:
+    """Blocks in a group for p columns: whole stacks, fewer for wide matrices; part of the fixed tree.
+
+    >>> group_blocks(10), group_blocks(1000)
+    (1024, 128)
+    """
+    return max(STACK, min(_GROUP, _GROUP_BYTES // (8 * p * p) // STACK * STACK))
 
 
 def starts(chunks: Sequence[int]) -> np.ndarray:

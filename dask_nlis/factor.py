@@ -19,7 +19,7 @@ from dask._task_spec import List, Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_nlis import phase
-from dask_nlis.blocks import GROUP, STACK
+from dask_nlis.blocks import STACK, group_blocks
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, NonFiniteError, RankAmbiguityWarning
 from dask_nlis.kernels.linalg import merge_r, r_factor, spectrum
@@ -208,8 +208,9 @@ def _read(matrix: TallMatrix, whitener: np.ndarray | None) -> Partial:
     n_blocks = len(matrix.source.chunks)
     share = 1 / n_blocks
     groups = []
-    for first in range(0, n_blocks, GROUP):
-        last = min(first + GROUP, n_blocks)
+    group = group_blocks(p)
+    for first in range(0, n_blocks, group):
+        last = min(first + group, n_blocks)
         size = share * (last - first)
         stacks = phase.held(
             _stacked(lazy, first, last, p),

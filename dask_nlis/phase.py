@@ -10,6 +10,7 @@ import os
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +22,7 @@ import dask.multiprocessing
 import distributed
 import distributed.system
 import numpy as np
-from dask._task_spec import Task, TaskRef
+from dask._task_spec import Alias, DataNode, Task, TaskRef, convert_legacy_graph
 from dask.base import tokenize
 from dask.callbacks import Callback
 from dask.highlevelgraph import HighLevelGraph
@@ -53,6 +54,21 @@ def flat_keys(array: da.Array) -> list[Any]:
     return list(dask.core.flatten(array.__dask_keys__()))
 
 
+def optimised(array: da.Array) -> dict[Any, Any]:
+    """Optimise the graph of an array with Dask's own passes, then give fused tasks the key they are asked under.
+
+    Low-level fusion renames a fused task and leaves an alias behind it, a second task a block.
+    """
+    keys = set(flat_keys(array))
+    graph = dict(convert_legacy_graph(dict(array.__dask_optimize__(array.dask, array.__dask_keys__()))))
+    users = Counter(key for node in graph.values() for key in node.dependencies)
+    for key in keys:
+        node = graph[key]
+        if isinstance(node, Alias) and node.target in graph and node.target not in keys and users[node.target] == 1:
+            graph[key] = graph.pop(node.target).substitute({}, key=key)
+    return graph
+
+
 def blocks_of(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> list[Any]:
     """Compute every block of `array` and return the blocks in C order.
 
@@ -65,8 +81,7 @@ def blocks_of(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0)
     n_rows, n_bytes : int
         Size of the data read, for the rates on the progress bar.
     """
-    graph = array.__dask_optimize__(array.dask, array.__dask_keys__())
-    return _run(graph, flat_keys(array), label, n_rows, n_bytes, hold=False)
+    return _run(optimised(array), flat_keys(array), label, n_rows, n_bytes, hold=False)
 
 
 def computed(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> np.ndarray:
@@ -76,9 +91,8 @@ def computed(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) 
 
 def held(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> da.Array:
     """Compute every block and keep it where it was computed, spillable on a cluster."""
-    graph = array.__dask_optimize__(array.dask, array.__dask_keys__())
     keys = flat_keys(array)
-    results = _run(graph, keys, label, n_rows, n_bytes, hold=True)
+    results = _run(optimised(array), keys, label, n_rows, n_bytes, hold=True)
     return da.Array(dict(zip(keys, results, strict=True)), array.name, chunks=array.chunks, meta=array._meta)
 
 
@@ -138,7 +152,9 @@ def _on_worker() -> bool:
 
 def _run(graph: Graph, keys: list[Any], label: str, n_rows: int, n_bytes: int, hold: bool) -> list[Any]:
     client = client_in_force()
-    with _progress(label, len(keys), n_rows, n_bytes) as advance, threadpool_limits(1, user_api="blas"):
+    # Locally every task counts, on a cluster the results that come back (one for 16 blocks of a factor).
+    total = len(keys) if client else sum(not isinstance(node, DataNode) for node in graph.values())
+    with _progress(label, total, n_rows, n_bytes) as advance, threadpool_limits(1, user_api="blas"):
         if client is None:
             return _run_local(graph, keys, advance)
         return _run_cluster(client, graph, keys, label, advance, hold)
@@ -147,13 +163,7 @@ def _run(graph: Graph, keys: list[Any], label: str, n_rows: int, n_bytes: int, h
 def _run_local(graph: Graph, keys: list[Any], advance: Advance) -> list[Any]:
     get = dask.base.get_scheduler() or dask.threaded.get
     options = {"initializer": _one_blas_thread} if get is dask.multiprocessing.get else {}
-    wanted = set(keys)
-
-    def done(key: Any, *_: Any) -> None:
-        if key in wanted:
-            advance(1)
-
-    with Callback(posttask=done):
+    with Callback(posttask=lambda *_: advance(1)):
         return list(get(graph, keys, **options))
 
 
@@ -231,16 +241,17 @@ def _progress(label: str, total: int, n_rows: int, n_bytes: int) -> Iterator[Adv
     columns = (
         TextColumn("{task.description:<12}"),
         BarColumn(bar_width=30),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} blocks{task.fields[rate]}"),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} tasks{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
     began = time.monotonic()
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    # Reads of X leave their line behind; the small steps between them show only while they run.
+    with Progress(*columns, console=Console(stderr=True), transient=not n_rows) as bar:
         task = bar.add_task(label, total=total, rate="")
 
-        def advance(blocks: int) -> None:
-            share = (bar.tasks[0].completed + blocks) / max(total, 1)
-            bar.update(task, advance=blocks, rate=_rate(share, n_rows, n_bytes, time.monotonic() - began))
+        def advance(tasks: int) -> None:
+            share = (bar.tasks[0].completed + tasks) / max(total, 1)
+            bar.update(task, advance=tasks, rate=_rate(share, n_rows, n_bytes, time.monotonic() - began))
 
         yield advance
 

@@ -78,6 +78,8 @@ class Sample:
         "multinomial" (with replacement) or "poisson" (each row in or out by its own coin).
     seed : int
         Seed of the draw.
+    feature_names : tuple of str
+        Names of the features behind the scores, for the fit; empty where they are not known.
 
     Examples
     --------
@@ -99,6 +101,7 @@ class Sample:
     n_rows: int
     scheme: str
     seed: int
+    feature_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.indices)

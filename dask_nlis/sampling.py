@@ -1,6 +1,7 @@
 """Scores -> Sample. The draw depends on the scores, the size and the seed only: not on chunks or workers."""
 
 import tempfile
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -9,7 +10,7 @@ import numpy as np
 from dask_nlis import phase
 from dask_nlis.blocks import starts
 from dask_nlis.errors import InputError, InputTypeError, NlisWarning
-from dask_nlis.intake import open_array, scratch_scores
+from dask_nlis.intake import column_names, open_array, scratch_scores
 from dask_nlis.kernels import draw as kernel
 from dask_nlis.kernels.weights import hansen_hurwitz, horvitz_thompson
 from dask_nlis.sample import Sample, Scale
@@ -58,13 +59,17 @@ def draw(scores: Any, size: int, *, scheme: str = "multinomial", seed: int | Non
     """
     lazy = _checked_scores(scores)
     n_draws, chosen = check_draw(size, scheme, lazy.shape[0], seed)
+    return draw_stage(lazy, n_draws, scheme, chosen, stage=0)
+
+
+def draw_stage(lazy: da.Array, n_draws: int, scheme: str, seed: int, stage: int) -> Sample:
+    """Draw from checked scores in a stage of a design: stages of one seed are independent."""
     held, folder = _hold(lazy)
     try:
         summary = _summarise(held)
         _check_summary(summary, n_draws, scheme)
-        if scheme == "multinomial":
-            return _multinomial(held, summary, n_draws, chosen)
-        return _poisson(held, summary, n_draws, chosen)
+        sample = (_multinomial if scheme == "multinomial" else _poisson)(held, summary, n_draws, seed, stage)
+        return replace(sample, feature_names=column_names(lazy) or ())
     finally:
         if folder is not None:
             folder.cleanup()
@@ -174,11 +179,11 @@ def _check_summary(summary: Summary, n_draws: int, scheme: str) -> None:
         )
 
 
-def _multinomial(held: da.Array, summary: Summary, n_draws: int, seed: int) -> Sample:
+def _multinomial(held: da.Array, summary: Summary, n_draws: int, seed: int, stage: int) -> Sample:
     exponent = kernel.largest_exponent(summary.largest)
     totals = phase.on_blocks(held, "nlis-draw", _block_total, {k: (exponent,) for k in range(held.numblocks[0])})
     total = sum(totals)
-    targets = kernel.multinomial_targets(total, n_draws, kernel.stream_key(seed, 0, "multinomial"))
+    targets = kernel.multinomial_targets(total, n_draws, kernel.stream_key(seed, stage, "multinomial"))
     order = sorted(range(n_draws), key=targets.__getitem__)
     wanted, base, position = {}, 0, 0
     for block, part in enumerate(totals):
@@ -208,7 +213,7 @@ def _multinomial(held: da.Array, summary: Summary, n_draws: int, seed: int) -> S
         weights=weights,
         variance_weights=weights**2 / counts,
         draws=draws.astype(np.int64),
-        stage=np.zeros(n_draws, dtype=np.int64),
+        stage=np.full(n_draws, stage, dtype=np.int64),
         scale=scale,
         n_draws=n_draws,
         n_rows=summary.n_rows,
@@ -226,14 +231,14 @@ def _block_rows(scores: np.ndarray, exponent: int, targets: list[int]) -> tuple[
     return rows, scores[rows]
 
 
-def _poisson(held: da.Array, summary: Summary, n_draws: int, seed: int) -> Sample:
+def _poisson(held: da.Array, summary: Summary, n_draws: int, seed: int, stage: int) -> Sample:
     blocks = range(held.numblocks[0])
     boundary, some_certain = kernel.boundary_bin(summary.sums, n_draws)
     inside = np.empty(0)
     if some_certain:
         inside = np.concatenate(phase.on_blocks(held, "nlis-draw", _block_inside, {k: (boundary,) for k in blocks}))
     scale = Scale("poisson", factor=kernel.poisson_scale(summary.sums, n_draws, boundary, inside))
-    key = kernel.stream_key(seed, 0, "poisson")
+    key = kernel.stream_key(seed, stage, "poisson")
     first = starts(held.chunks[0])
     found = phase.on_blocks(held, "nlis-draw", _block_coins, {k: (int(first[k]), scale, key) for k in blocks})
     indices = np.concatenate([part[0] for part in found])
@@ -248,7 +253,7 @@ def _poisson(held: da.Array, summary: Summary, n_draws: int, seed: int) -> Sampl
         weights=weights,
         variance_weights=weights * (weights - 1),
         draws=np.arange(len(indices), dtype=np.int64),
-        stage=np.zeros(len(indices), dtype=np.int64),
+        stage=np.full(len(indices), stage, dtype=np.int64),
         scale=scale,
         n_draws=n_draws,
         n_rows=summary.n_rows,

@@ -11,7 +11,7 @@ from dask_nlis import phase
 from dask_nlis.device import choose
 from dask_nlis.errors import InputTypeError, MatrixMismatchError, NonFiniteError, ScaleWarning
 from dask_nlis.factor import Factor
-from dask_nlis.intake import give_back
+from dask_nlis.intake import default_names, give_back, name_columns
 from dask_nlis.kernels.linalg import leverage, squared_row_norms
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
 from dask_nlis.matrix.tall import without_column_axis
@@ -83,17 +83,22 @@ def lazy_leverage(matrix: TallMatrix, factor: Factor) -> da.Array:
     # The whitener has a key of its own, so that it travels once and not with every task.
     whitener = delayed(factor.whitener, name=f"nlis-whitener-{tokenize(factor.whitener)}")
     tolerance = max(1e-12, 100 * factor.condition * np.finfo(np.float64).eps)
-    return without_column_axis(
-        map_blocks(
-            matrix,
-            leverage_block,
-            "nlis-score",
-            meta=np.empty((0, 0)),
-            job=matrix.job,
-            whitener=whitener,
-            tolerance=tolerance,
-        )
+    lazy = map_blocks(
+        matrix,
+        leverage_block,
+        "nlis-score",
+        meta=np.empty((0, 0)),
+        job=matrix.job,
+        whitener=whitener,
+        tolerance=tolerance,
     )
+    return _named(without_column_axis(lazy), matrix)
+
+
+def _named(scores: da.Array, matrix: TallMatrix) -> da.Array:
+    """Send the feature names along, where there are any of the user's."""
+    names = matrix.source.names
+    return scores if names == default_names(len(names)) else name_columns(scores, names)
 
 
 def leverage_block(
@@ -167,17 +172,16 @@ def norm_scores(A: Any, *, log2_scale: int = 0) -> Any:
 
 def lazy_norms(matrix: TallMatrix, log2_scale: int = 0) -> da.Array:
     """Squared row norms as a lazy Dask array (n,) with one task a block."""
-    return without_column_axis(
-        map_blocks(
-            matrix,
-            norm_block,
-            "nlis-score",
-            meta=np.empty((0, 0)),
-            job=matrix.job,
-            columns_named=matrix.columns,
-            log2_scale=log2_scale,
-        )
+    lazy = map_blocks(
+        matrix,
+        norm_block,
+        "nlis-score",
+        meta=np.empty((0, 0)),
+        job=matrix.job,
+        columns_named=matrix.columns,
+        log2_scale=log2_scale,
     )
+    return _named(without_column_axis(lazy), matrix)
 
 
 def norm_block(

@@ -7,7 +7,7 @@ import numpy as np
 from dask_nlis import phase
 from dask_nlis.blocks import starts
 from dask_nlis.errors import InputError, InputTypeError, NlisWarning
-from dask_nlis.intake import open_array
+from dask_nlis.intake import default_names, open_array
 from dask_nlis.nouns import noun
 from dask_nlis.sample import take_rows
 
@@ -144,7 +144,7 @@ def _ranked(scores: Any, k: Any, X: Any, largest: bool) -> RowTable:
     names: tuple[str, ...] = ()
     if features is not None:
         taken = np.asarray(take_rows("X", X, indices, array.shape[0]), dtype=np.float64)
-        names = features.names or tuple(f"x{j}" for j in range(taken.shape[1]))
+        names = features.names or default_names(taken.shape[1])
     return RowTable(indices, values[order], taken, names, sum(part[2] for part in parts))
 
 

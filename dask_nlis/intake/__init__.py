@@ -1,7 +1,7 @@
 """The one door for data: open, check, align, name; and give results back in the container that came."""
 
 from dask_nlis.intake.containers import Container, give_back
-from dask_nlis.intake.names import column_names, name_columns
+from dask_nlis.intake.names import column_names, default_names, name_columns
 from dask_nlis.intake.open_rows import open_rows
 from dask_nlis.intake.opened import Opened, in_memory, open_array
 from dask_nlis.intake.rows import Rows, take_in
@@ -26,6 +26,7 @@ __all__ = [
     "Standardized",
     "column_names",
     "create_scores",
+    "default_names",
     "give_back",
     "in_memory",
     "name_columns",

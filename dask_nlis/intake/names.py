@@ -1,6 +1,7 @@
 """Feature names travel on the Dask array itself, as an annotation of the graph layer that makes it.
 
-Any operation on the array adds a layer of another name, so names never outlive the columns they describe.
+Any operation on the array adds a layer of another name, so names never outlive the columns they describe. Scores
+carry the names of the features behind them in the same way, on to the sample and the fit.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ _KEY = "nlis-feature-names"
 
 
 def name_columns(array: da.Array, names: Sequence[str]) -> da.Array:
-    """Attach one name a column to a 2-D Dask array, and return it."""
+    """Attach feature names to a Dask array (n, d), or to scores (n,) made from it, and return it."""
     layer = array.dask.layers[array.name]
     layer.collection_annotations = {**(layer.collection_annotations or {}), _KEY: tuple(map(str, names))}
     return array
@@ -20,5 +21,10 @@ def name_columns(array: da.Array, names: Sequence[str]) -> da.Array:
 def column_names(array: da.Array) -> tuple[str, ...] | None:
     """Return the names attached to exactly this array, or None."""
     layer = getattr(array.dask, "layers", {}).get(array.name)
-    found = ((layer.collection_annotations if layer is not None else None) or {}).get(_KEY)
-    return found if found is not None and len(found) == array.shape[-1] else None
+    found: tuple[str, ...] | None = ((layer.collection_annotations if layer is not None else None) or {}).get(_KEY)
+    return found
+
+
+def default_names(d: int) -> tuple[str, ...]:
+    """Names for columns that came without: x0, x1, ..."""
+    return tuple(f"x{j}" for j in range(d))

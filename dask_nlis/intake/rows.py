@@ -9,7 +9,7 @@ from dask.base import tokenize
 from dask_nlis import phase
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError, PerformanceWarning
 from dask_nlis.intake.containers import Container
-from dask_nlis.intake.names import name_columns
+from dask_nlis.intake.names import default_names, name_columns
 from dask_nlis.intake.opened import check_block_bytes, open_array
 
 
@@ -76,7 +76,7 @@ def take_in(
     if 0 in x.shape:
         raise InputError(f"X has shape {x.shape}: no {'rows' if not x.shape[0] else 'columns'}; give at least one")
     x = _whole_rows(x, block_bytes)
-    columns = names if names is not None else tuple(f"x{j}" for j in range(x.shape[1]))
+    columns = names or default_names(x.shape[1])
     labels = None if y is None else _column("y", y, x, block_bytes)
     weights = None if sample_weight is None else _column("sample_weight", sample_weight, x, block_bytes)
     token = tokenize(x.name, getattr(labels, "name", None), getattr(weights, "name", None))

@@ -9,6 +9,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayValuesDep
 
+from dask_nlis import phase
 from dask_nlis.blocks import starts
 from dask_nlis.intake import Rows
 from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule
@@ -69,6 +70,12 @@ class TallMatrix:
     def job(self) -> Job:
         """What the tasks over its blocks carry."""
         return Job(self.rule, self.source.names, self.shape[1], self.missing, self.device)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TallMatrix) and (self.token, self.device) == (other.token, other.device)
+
+    def __hash__(self) -> int:
+        return hash((self.token, self.device))
 
     def to_dask_array(self) -> da.Array:
         """Return the rows as a lazy Dask array (n, p); one task a block, X and y read inside it."""
@@ -131,13 +138,12 @@ def without_column_axis(array: da.Array) -> da.Array:
 
     Slicing or squeezing would put a second task behind every block; here each task gets a one-index key.
     """
-    graph = array.__dask_optimize__(array.dask, array.__dask_keys__())
     name = array.name + "-rows"
     renamed = {
         (name, key[1]) if isinstance(key, tuple) and key[0] == array.name else key: node.substitute(
             {}, key=(name, key[1]) if isinstance(key, tuple) and key[0] == array.name else key
         )
-        for key, node in graph.items()
+        for key, node in phase.optimised(array).items()
     }
     return da.Array(
         HighLevelGraph.from_collections(name, renamed, dependencies=[]),

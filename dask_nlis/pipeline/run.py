@@ -25,7 +25,7 @@ from dask_nlis.pipeline.pilot import rough_fit
 from dask_nlis.pipeline.run_noun import Run
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, fit_rows
-from dask_nlis.sampling import check_draw, draw
+from dask_nlis.sampling import check_draw, draw_stage
 from dask_nlis.scores import lazy_leverage, lazy_norms
 from dask_nlis.store import check_free, create, finish, write_array, write_noun, write_records
 
@@ -122,8 +122,7 @@ def run(
     reads: dict[str, int] = {}
     first: Fit | None = None
     if theta is None:
-        # A seed of its own: pilot rows and final rows are drawn independently.
-        first, used = rough_fit(reference, X, y, rough_size, scheme=scheme, seed=seed + 1)
+        first, used = rough_fit(reference, X, y, rough_size, scheme=scheme, seed=seed)
         theta, reads["pilot"] = first.theta, used
     matrix = dual_matrix(problem, X, y, theta=theta, **options)
     factor: Factor | None = None
@@ -137,7 +136,8 @@ def run(
     reads["scores"] = 1
     if factor is not None:
         _check_total(records, factor)
-    sample = draw(values, size, scheme=scheme, seed=seed)
+    # The pilot was stage 0 of the same seed, so that its rows and these are drawn independently.
+    sample = draw_stage(values, size, scheme, seed, stage=0 if first is None else 1)
     taken_x, taken_y = (np.asarray(part, dtype=np.float64) for part in sample.take(X, y))
     taken_y = taken_y.reshape(-1)
     fit = fit_rows(problem, taken_x, taken_y, sample.weights, names, start=matrix.theta)

@@ -7,7 +7,7 @@ import numpy as np
 
 from dask_nlis.activations import Identity
 from dask_nlis.errors import ConvergenceWarning, InputError, InputTypeError, NonFiniteError
-from dask_nlis.intake import in_memory
+from dask_nlis.intake import default_names, in_memory
 from dask_nlis.problem import Problem, check_theta
 from dask_nlis.refit.fit import Fit
 from dask_nlis.refit.objective import Objective, best_step
@@ -133,7 +133,9 @@ def _taken(
         raise NonFiniteError(
             f"X or y is not finite at taken row {int(np.argmax(bad))} ({bad.sum()} in all); clean them first"
         )
-    return x, labels, weights, names or tuple(f"x{j}" for j in range(d))
+    if names is None and isinstance(sample, Sample) and len(sample.feature_names) == d:
+        names = sample.feature_names
+    return x, labels, weights, names or default_names(d)
 
 
 def _column(argument: str, value: Any, s: int) -> np.ndarray:
