@@ -80,21 +80,24 @@ _KNOWN: dict[str, type] = {
 }
 
 
-def check_theta(problem: Problem, theta: object, d: int, names: Sequence[str]) -> np.ndarray:
+def check_theta(problem: Problem, theta: object, d: int, names: Sequence[str], argument: str = "theta") -> np.ndarray:
     """Return a read-only copy of theta as float64 of shape (p,), or raise with p and the names."""
     p = problem.model.n_parameters(d)
     if type(theta).__module__.partition(".")[0] == "torch":
-        raise InputTypeError("theta is a torch tensor; give theta.detach().cpu().numpy()")
+        raise InputTypeError(f"{argument} is a torch tensor; give {argument}.detach().cpu().numpy()")
+    if theta is None:
+        raise InputTypeError(f"{argument} is None; give {p} numbers, such as pilot(...).theta")
     try:
         array = np.array(theta, dtype=np.float64)
     except (TypeError, ValueError) as cause:
-        raise InputTypeError(f"theta is {type(theta).__name__}; give {p} numbers") from cause
+        raise InputTypeError(f"{argument} is {type(theta).__name__}; give {p} numbers") from cause
     if array.shape != (p,):
-        listed = ", ".join(problem.model.parameter_names(names)[:4])
-        raise InputError(f"theta has shape {array.shape}, but this model expects ({p},): {listed}, ...")
+        parameters = problem.model.parameter_names(names)
+        listed = ", ".join(parameters[:4]) + (", ..." if p > 4 else "")
+        raise InputError(f"{argument} has shape {array.shape}, but this model expects ({p},): {listed}")
     if not np.isfinite(array).all():
         where = int(np.argmin(np.isfinite(array)))
-        raise InputError(f"theta[{where}]={array[where]} is not finite; give finite numbers")
+        raise InputError(f"{argument}[{where}]={array[where]} is not finite; give finite numbers")
     array.setflags(write=False)
     return array
 

@@ -75,9 +75,9 @@ def draw_stage(lazy: da.Array, n_draws: int, scheme: str, seed: int, stage: int)
             folder.cleanup()
 
 
-def check_draw(size: Any, scheme: Any, n: int, seed: Any) -> tuple[int, int]:
+def check_draw(size: Any, scheme: Any, n: int, seed: Any, argument: str = "size") -> tuple[int, int]:
     """Check size, scheme and seed of a draw from n rows; return size and seed, drawing a seed for None."""
-    return _checked_size(size, scheme, n), _checked_seed(seed)
+    return _checked_size(size, scheme, n, argument), _checked_seed(seed)
 
 
 class Summary(NamedTuple):
@@ -102,17 +102,19 @@ def _checked_scores(scores: Any) -> da.Array:
     return array
 
 
-def _checked_size(size: Any, scheme: str, n: int) -> int:
+def _checked_size(size: Any, scheme: str, n: int, argument: str) -> int:
     if scheme not in SCHEMES:
         raise InputError(f"scheme={scheme!r} is not known; give one of {', '.join(map(repr, SCHEMES))}")
     if isinstance(size, bool) or not isinstance(size, int | np.integer):
-        raise InputTypeError(f"size={size!r} is {type(size).__name__}; give a positive integer")
+        raise InputTypeError(f"{argument}={size!r} is {type(size).__name__}; give a positive integer")
     if size < 1:
-        raise InputError(f"size={size} is not allowed; give a positive integer")
+        raise InputError(f"{argument}={size} is not allowed; give a positive integer")
     if size > n:
         if scheme == "poisson":
-            raise InputError(f"size={size:,} exceeds the {n:,} rows, and poisson draws each once; give size <= {n:,}")
-        phase.warn(f"size={size:,} exceeds the {n:,} rows; rows are drawn repeatedly", NlisWarning)
+            raise InputError(
+                f"{argument}={size:,} exceeds the {n:,} rows, and poisson draws each once; give {argument} <= {n:,}"
+            )
+        phase.warn(f"{argument}={size:,} exceeds the {n:,} rows; rows are drawn repeatedly", NlisWarning)
     return int(size)
 
 

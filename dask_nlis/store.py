@@ -25,7 +25,7 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore
 
-from dask_nlis.errors import IncompleteRunError, InputError, MissingDataError, StoreExistsError
+from dask_nlis.errors import IncompleteRunError, InputError, InputTypeError, MissingDataError, StoreExistsError
 from dask_nlis.intake import ScoreRecord
 
 FORMAT = 1
@@ -37,7 +37,7 @@ _LARGEST_JSON = 16 * 2**20
 
 def check_free(path: str | os.PathLike[str]) -> Path:
     """Return the path of a new store; raise when something is there, or its folder is missing or read-only."""
-    where = Path(path)
+    where = _path("store", path)
     if "://" in os.fspath(path):
         raise InputError("store is a URL; give a local path (or store=None to keep the run in memory)")
     if where.exists() or where.is_symlink():
@@ -48,6 +48,12 @@ def check_free(path: str | os.PathLike[str]) -> Path:
     if not os.access(parent, os.W_OK):
         raise PermissionError(f"store={os.fspath(path)!r}: the folder {str(parent)!r} is not writable")
     return where
+
+
+def _path(argument: str, value: Any) -> Path:
+    if not isinstance(value, str | os.PathLike):
+        raise InputTypeError(f"{argument} is {type(value).__name__}; give a path")
+    return Path(value)
 
 
 def create(path: Path, manifest: Mapping[str, Any]) -> zarr.Group:
@@ -141,7 +147,7 @@ def finish(group: zarr.Group, path: Path, manifest: Mapping[str, Any], records: 
 
 def open_complete(path: str | os.PathLike[str]) -> tuple[zarr.Group, dict[str, Any]]:
     """Open a finished run for reading; return its group and manifest, or raise saying what is missing."""
-    where = Path(path)
+    where = _path("path", path)
     text = os.fspath(path)
     if not where.is_dir():
         raise MissingDataError(f"path={text!r} holds no run; check the path")

@@ -12,6 +12,7 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
+from dask_nlis.errors import InputError
 from dask_nlis.intake import name_columns
 
 FEATURES = ("MedInc", "HouseAge", "AveRooms", "AveBedrms", "Population", "AveOccup", "Latitude", "Longitude")
@@ -46,6 +47,8 @@ def california_housing(*, standardized: bool = False, block_rows: int = 4096) ->
     >>> X.shape, y.shape, X.numblocks
     ((20640, 8), (20640,), (6, 1))
     """
+    if isinstance(block_rows, bool) or not isinstance(block_rows, int) or block_rows < 1:
+        raise InputError(f"block_rows={block_rows!r} is not allowed; give a positive integer")
     with (files("dask_nlis.datasets") / "california_housing.csv.gz").open("rb") as packed, gzip.open(packed) as text:
         raw = np.loadtxt(text, delimiter=",", skiprows=1, encoding="ascii")
     longitude, latitude, age, rooms, bedrooms, population, households, income, value = raw.T

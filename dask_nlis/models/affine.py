@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis.errors import InputError
+from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
 
 Array = Any
@@ -18,6 +18,12 @@ class HasIntercept(Protocol):
     @property
     def intercept(self) -> bool:
         """Whether a constant is added to the index."""
+
+
+def check_intercept(name: str, intercept: object) -> None:
+    """Raise unless the intercept is a bool."""
+    if not isinstance(intercept, bool):
+        raise InputTypeError(f"{name} intercept={intercept!r} is {type(intercept).__name__}; give True or False")
 
 
 def n_parameters(model: HasIntercept, d: int) -> int:

@@ -35,3 +35,6 @@ class Linear:
     index = affine.index
     index_gradient = affine.index_gradient
     index_gradient_norms = affine.index_gradient_norms
+
+    def __post_init__(self) -> None:
+        affine.check_intercept("Linear", self.intercept)

@@ -48,6 +48,7 @@ class SingleIndex:
     index_gradient_norms = affine.index_gradient_norms
 
     def __post_init__(self) -> None:
+        affine.check_intercept("SingleIndex", self.intercept)
         if isinstance(self.activation, type) or not hasattr(self.activation, "secant"):
             raise InputTypeError(
                 f"SingleIndex activation={self.activation!r} is no activation; give one such as Logistic() or Tanh()"

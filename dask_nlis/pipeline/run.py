@@ -116,7 +116,11 @@ def run(
     if problem.constraint is not None:
         problem.constraint.check(p)
     size, seed = check_draw(size, scheme, n, seed)
-    rough_size = min(n, max(size // 4, 5 * p)) if pilot_size is None else check_draw(pilot_size, scheme, n, seed)[0]
+    rough_size = (
+        min(n, max(size // 4, 5 * p))
+        if pilot_size is None
+        else check_draw(pilot_size, scheme, n, seed, "pilot_size")[0]
+    )
     path = None if store is None else check_free(store)
 
     reads: dict[str, int] = {}

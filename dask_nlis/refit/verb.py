@@ -81,7 +81,9 @@ def refit(
     x, labels, weights, names = _taken(X, y, sample, sample_weight)
     if isinstance(n_starts, bool) or not isinstance(n_starts, int | np.integer) or n_starts < 1:
         raise InputError(f"n_starts={n_starts!r} is not allowed; give a positive integer")
-    return fit_rows(problem, x, labels, weights, names, start=start, n_starts=int(n_starts), seed=seed)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed={seed!r} is not allowed; give a non-negative integer")
+    return fit_rows(problem, x, labels, weights, names, start=start, n_starts=int(n_starts), seed=int(seed))
 
 
 def fit_rows(
@@ -100,7 +102,7 @@ def fit_rows(
     if problem.constraint is not None:
         problem.constraint.check(p)
     objective = Objective(problem, x, y, weights)
-    first = np.zeros(p) if start is None else check_theta(problem, start, x.shape[1], names)
+    first = np.zeros(p) if start is None else check_theta(problem, start, x.shape[1], names, "start")
     theta = _best(objective, _starts(objective, first, n_starts, seed))
     return _checked(objective, theta, names)
 
