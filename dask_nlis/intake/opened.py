@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -59,10 +60,8 @@ def check_block_bytes(block_bytes: int | None) -> int:
     """Return the block size in bytes: the argument, or the Dask config key dask-nlis.block-bytes."""
     size = setting("block-bytes", block_bytes)
     if isinstance(size, str):
-        try:
+        with suppress(ValueError):  # refused below, with what is allowed
             size = parse_bytes(size)
-        except ValueError:
-            pass  # refused below, with what is allowed
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
         raise InputError(
             f"block_bytes={size!r} is not allowed; give a positive number of bytes, such as 64_000_000 or '64 MB'"

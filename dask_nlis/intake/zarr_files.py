@@ -8,8 +8,10 @@ import math
 import os
 import tempfile
 import uuid
+import weakref
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -73,7 +75,7 @@ def write_unit(array: Any) -> int:
 
 
 def content_token(array: Any) -> str:
-    """Return a token of what the array holds now: file sizes and times on disk, otherwise unique to this opening."""
+    """Return a token of what the array holds now: file sizes and times on disk, otherwise unique to this object."""
     if isinstance(array, zarr.Array) and type(array.store) is LocalStore:
         root = Path(array.store.root) / array.path
         digest = hashlib.blake2b(str(root.resolve()).encode(), digest_size=16)
@@ -84,7 +86,22 @@ def content_token(array: Any) -> str:
                     stat = os.stat(os.path.join(folder, name))
                     digest.update(f"{folder}/{name}:{stat.st_size}:{stat.st_mtime_ns};".encode())
         return digest.hexdigest()
-    return uuid.uuid4().hex
+    return _object_token(array)
+
+
+_object_tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
+
+
+def _object_token(array: Any) -> str:
+    """Return the same token for the same object while it lives: opening again gives a new one, so nothing goes stale."""
+    known = _object_tokens.get(id(array))
+    if known is not None and known[0]() is array:
+        return known[1]
+    token = uuid.uuid4().hex
+    with suppress(TypeError):  # objects that take no weak reference get a new token every time
+        number = id(array)
+        _object_tokens[number] = weakref.ref(array, lambda _: _object_tokens.pop(number, None)), token
+    return token
 
 
 def open_stored(array: "zarr.Array[Any]", chunks: Sequence[int]) -> da.Array:
