@@ -22,7 +22,7 @@ from dask_nlis import phase
 from dask_nlis.blocks import STACK, group_blocks
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, NonFiniteError, RankAmbiguityWarning
-from dask_nlis.kernels.linalg import merge_r, r_factor, spectrum
+from dask_nlis.kernels.linalg import frobenius_norm, merge_r, r_factor, spectrum
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
 from dask_nlis.matrix.tasks import matrix_rows, overflow
 from dask_nlis.nouns import from_dict, noun, to_dict
@@ -175,7 +175,7 @@ def factorize(A: Any, *, method: str = "auto") -> Factor:
         condition=decided.condition,
         column_scale=decided.column_scale,
         whitener=whitener,
-        frobenius=float(np.linalg.norm(total.r)),
+        frobenius=frobenius_norm(total.r),
         n_rows=n_kept,
         n_dropped=total.finding.n_dropped,
         method="tsqr",

@@ -41,7 +41,11 @@ def check_free(path: str | os.PathLike[str]) -> Path:
     if "://" in os.fspath(path):
         raise InputError("store is a URL; give a local path (or store=None to keep the run in memory)")
     if where.exists() or where.is_symlink():
-        raise StoreExistsError(f"store={os.fspath(path)!r} exists; give a new path, or open_run() to read it")
+        finished = (where / MARKER).is_file()
+        remedy = (
+            "open_run() reads the finished run there; give a new path for another" if finished else "give a new path"
+        )
+        raise StoreExistsError(f"store={os.fspath(path)!r} exists; {remedy}")
     parent = where.absolute().parent
     if not parent.is_dir():
         raise MissingDataError(f"store={os.fspath(path)!r}: the folder {str(parent)!r} does not exist; make it first")

@@ -4,7 +4,6 @@ Blocks are whole shards, or whole chunks where there are no shards, so that no s
 """
 
 import hashlib
-import math
 import os
 import tempfile
 import uuid
@@ -215,10 +214,10 @@ def _write_block(block: np.ndarray, start: int, target: "zarr.Array[Any]") -> np
 
 
 def score_record(block: np.ndarray, start: int) -> ScoreRecord:
-    """Describe a block of scores: place, checksum, extremes and exact total."""
+    """Describe a block of scores: place, checksum, extremes and total."""
     checksum = zlib.crc32(np.ascontiguousarray(block, dtype="<f8").tobytes())
     smallest, largest = float(block.min(initial=np.inf)), float(block.max(initial=0.0))
-    return ScoreRecord(start, len(block), checksum, smallest, largest, math.fsum(block.tolist()))
+    return ScoreRecord(start, len(block), checksum, smallest, largest, float(block.sum()))
 
 
 def regular(scores: da.Array) -> da.Array:

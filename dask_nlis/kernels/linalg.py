@@ -98,6 +98,12 @@ def spectrum(r: np.ndarray) -> Spectrum:
     )
 
 
+def frobenius_norm(r: np.ndarray) -> float:
+    """Frobenius norm, brought near 1 by a power of two first so that squares neither over- nor underflow."""
+    _, top = np.frexp(np.abs(r).max(initial=0.0))
+    return float(np.ldexp(np.linalg.norm(np.ldexp(r, -top)), top))
+
+
 def power_of_two_scale(r: np.ndarray) -> np.ndarray:
     """Powers of two that bring the column norms of R into [0.5, 1); 1 for zero columns."""
     largest = np.abs(r).max(axis=0, initial=0.0)

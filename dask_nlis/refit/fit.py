@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.errors import InputError
-from dask_nlis.intake import in_memory
+from dask_nlis.intake import default_names, in_memory
 from dask_nlis.nouns import from_dict, noun, to_dict
 from dask_nlis.problem import Problem
 
@@ -81,7 +81,7 @@ class Fit:
         x, names = in_memory("X", X)
         if x.ndim != 2 or x.shape[1] != len(self.feature_names):
             raise InputError(f"X has shape {x.shape}, but the fit expects {len(self.feature_names)} columns")
-        if names is not None and names != self.feature_names and self.feature_names[0] != "x0":
+        if names is not None and names != self.feature_names and self.feature_names != default_names(x.shape[1]):
             differ = next((a, b) for a, b in zip(names, self.feature_names, strict=True) if a != b)
             raise InputError(
                 f"X has column {differ[0]!r} where the fit has {differ[1]!r}; give columns in the fit's order"
