@@ -4,19 +4,22 @@ Sets act on the whole theta, intercept included. Theta is small and lives in hos
 NumPy formulas.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import brentq, lsq_linear
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.optimize import lsq_linear
 
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.nouns import noun
 
 Vector = np.ndarray
 
-#: A point counts as inside when it is no farther from the set than this share of the set's size.
-_TOLERANCE = 1e-9
+#: A point counts as inside when it is no farther from the set than this share of the set's size, and as on the
+#: boundary when it is no farther inside than the second share.
+_OUTSIDE, _ACTIVE = 1e-9, 1e-7
 
 
 class Constraint(Protocol):
@@ -47,6 +50,22 @@ def _vector(name: str, value: object) -> Vector:
         raise InputError(f"{name} has shape {array.shape} or holds NaN; give a number or a 1-D sequence of numbers")
     array.setflags(write=False)
     return array
+
+
+def unit_diagonal(hessian: Vector) -> Vector:
+    """Scale that gives a positive semidefinite matrix a unit diagonal, 1 where the diagonal is zero.
+
+    Small problems are solved in these units, so that the units of the columns do not decide what is singular.
+    """
+    size = np.sqrt(np.diagonal(hessian))
+    return np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 1.0)
+
+
+def smallest_step(hessian: Vector, gradient: Vector) -> Vector:
+    """Minimise gradient's + s'hessian s / 2; of several minima the smallest in units of `unit_diagonal`."""
+    scale = unit_diagonal(hessian)
+    solution = np.linalg.lstsq(hessian * np.outer(scale, scale), -scale * gradient, rcond=1e-13)[0]
+    return scale * solution
 
 
 @noun
@@ -82,54 +101,79 @@ class Ball:
             raise InputError(f"Ball radius={self.radius!r} is not allowed; give a positive finite number")
         object.__setattr__(self, "radius", float(self.radius))
         if self.center is not None:
-            object.__setattr__(self, "center", _vector("Ball center", self.center))
+            center = _vector("Ball center", self.center)
+            if not np.isfinite(center).all():
+                raise InputError("Ball center holds an infinity; give finite numbers")
+            object.__setattr__(self, "center", center)
 
-    def _offset(self, theta: Vector) -> Vector:
-        return theta if self.center is None else theta - self.center
+    def _offset(self, theta: Vector) -> tuple[Vector, float]:
+        """Offset from the centre and its length, which squares nothing and so cannot overflow."""
+        offset = theta if self.center is None else theta - self.center
+        return offset, math.hypot(*offset.tolist())
 
     def project(self, theta: Vector) -> Vector:
         """Scale the offset from the centre to the radius when it is longer."""
-        offset = self._offset(theta)
-        norm = np.linalg.norm(offset)
-        if norm <= self.radius:
+        offset, length = self._offset(theta)
+        if length <= self.radius:
             return theta.copy()
-        return offset * (self.radius / norm) + (0.0 if self.center is None else self.center)
+        return offset / length * self.radius + (0.0 if self.center is None else self.center)
 
     def contains(self, theta: Vector) -> bool:
-        """|theta - center| <= radius (1 + 1e-9)."""
-        return bool(np.linalg.norm(self._offset(theta)) <= self.radius * (1 + _TOLERANCE))
+        """|theta - center| <= radius (1 + 1e-9), up to the rounding of theta itself."""
+        return self._offset(theta)[1] <= self.radius * (1 + _OUTSIDE) + 4 * _spacing(theta)
 
     def active(self, theta: Vector, names: Sequence[str]) -> tuple[str, ...]:
         """Name the ball when theta lies on its surface."""
-        norm = np.linalg.norm(self._offset(theta))
-        return (f"ball of radius {self.radius:g}",) if norm >= self.radius * (1 - 1e-7) else ()
+        on_surface = self._offset(theta)[1] >= self.radius * (1 - _ACTIVE) - 4 * _spacing(theta)
+        return (f"ball of radius {self.radius:g}",) if on_surface else ()
 
     def minimize_quadratic(self, hessian: Vector, gradient: Vector, theta: Vector) -> Vector:
-        """Solve the secular equation |z(mu) - center| = radius in the eigenbasis of the Hessian."""
+        """Newton's method on the secular equation |z(mu) - center| = radius (More & Sorensen 1983)."""
         center = np.zeros_like(theta) if self.center is None else self.center
-        values, basis = np.linalg.eigh(hessian)
-        values = np.maximum(values, 0.0)
-        slope = basis.T @ (gradient + hessian @ (center - theta))
-
-        def offset(mu: float) -> Vector:
-            shifted = values + mu
-            ok = shifted > 1e-14 * values[-1]
-            return -np.where(ok, slope / np.where(ok, shifted, 1.0), 0.0)
-
-        if np.linalg.norm(offset(0.0)) <= self.radius:
-            return center + basis @ offset(0.0)
-        # 1/|offset| is nearly linear in mu (More & Sorensen 1983), so few evaluations are needed.
-        top = float(np.linalg.norm(slope)) / self.radius
-        low = 1e-15 * top
-        if np.linalg.norm(offset(low)) <= self.radius:
-            return self.project(center + basis @ offset(low))
-        mu = brentq(lambda m: 1 / np.linalg.norm(offset(m)) - 1 / self.radius, low, top, xtol=1e-300, rtol=1e-14)
-        return self.project(center + basis @ offset(mu))
+        slope = gradient + hessian @ (center - theta)
+        steepness = math.hypot(*slope.tolist())
+        if steepness == 0:
+            return center.copy()
+        free = smallest_step(hessian, slope)
+        left = np.linalg.norm(unit_diagonal(hessian) * (hessian @ free + slope))
+        solved = left <= 1e-8 * np.linalg.norm(unit_diagonal(hessian) * slope)
+        if solved and np.linalg.norm(free) <= self.radius:
+            return center + free
+        # |offset(mu)| falls from above the radius at `low` to below it at `high`.
+        low, high = 0.0, steepness / self.radius
+        mu = 1e-3 * high
+        offset = -slope / high
+        for _ in range(200):
+            try:
+                offset, along = _shifted(hessian, mu, slope)
+            except LinAlgError:  # mu has vanished beside a singular Hessian: the last point is its limit
+                break
+            length = float(np.linalg.norm(offset))
+            if abs(length - self.radius) <= 1e-14 * self.radius or high <= low * (1 + 1e-15):
+                break
+            low, high = (mu, high) if length > self.radius else (low, mu)
+            newton = mu + (length / self.radius - 1) * length**2 / float(offset @ along)
+            mu = newton if low < newton < high else math.sqrt(max(low, 1e-18 * high) * high)
+        return self.project(center + offset)
 
     def check(self, p: int) -> None:
         """Compare the length of the centre with p."""
         if self.center is not None and self.center.shape != (p,):
             raise InputError(f"Ball center has shape {self.center.shape}, but theta has {p} entries; give ({p},)")
+
+
+def _shifted(hessian: Vector, mu: float, slope: Vector) -> tuple[Vector, Vector]:
+    """-(hessian + mu)^-1 slope, and (hessian + mu)^-1 times that with its sign, by one scaled Cholesky factor."""
+    shifted = hessian + mu * np.eye(len(slope))
+    scale = unit_diagonal(shifted)
+    factor = cho_factor(shifted * np.outer(scale, scale), lower=True)
+    offset = -scale * cho_solve(factor, scale * slope)
+    return offset, scale * cho_solve(factor, scale * offset)
+
+
+def _spacing(theta: Vector) -> float:
+    """Distance between neighbouring floats at the size of theta."""
+    return float(np.spacing(np.abs(theta).max(initial=0.0)))
 
 
 @noun
@@ -170,14 +214,21 @@ class Box:
         """Clip entry by entry."""
         return np.clip(theta, self.lower, self.upper)
 
+    def _slack(self, theta: Vector, share: float) -> Vector:
+        """Share of the width of each side, or of the bound where the other is open, and the rounding of theta."""
+        lower, upper = (np.broadcast_to(bound, theta.shape) for bound in (self.lower, self.upper))
+        width = np.where(np.isfinite(lower) & np.isfinite(upper), upper - lower, 0.0)
+        reach = np.where(np.isfinite(lower), np.abs(lower), np.where(np.isfinite(upper), np.abs(upper), 0.0))
+        return share * np.where(width > 0, width, reach) + 4 * np.spacing(np.abs(theta))
+
     def contains(self, theta: Vector) -> bool:
-        """Bounds met up to 1e-9 of each entry's size."""
-        slack = _TOLERANCE * (1 + np.abs(theta))
+        """Bounds met up to 1e-9 of the width of each side."""
+        slack = self._slack(theta, _OUTSIDE)
         return bool(np.all(theta >= self.lower - slack) and np.all(theta <= self.upper + slack))
 
     def active(self, theta: Vector, names: Sequence[str]) -> tuple[str, ...]:
         """Name each parameter that sits on a bound."""
-        slack = 1e-7 * (1 + np.abs(theta))
+        slack = self._slack(theta, _OUTSIDE)
         low, high = theta <= self.lower + slack, theta >= self.upper - slack
         return tuple(
             f"{name} at its {'lower' if at_low else 'upper'} bound"
@@ -186,15 +237,28 @@ class Box:
         )
 
     def minimize_quadratic(self, hessian: Vector, gradient: Vector, theta: Vector) -> Vector:
-        """Bounded least squares on a square root of the Hessian (SciPy's active-set solver)."""
-        values, basis = np.linalg.eigh(hessian)
-        kept = values > 1e-14 * max(values[-1], 0.0)
-        root = np.sqrt(values[kept])[:, None] * basis[:, kept].T
-        target = root @ theta - (basis[:, kept].T @ gradient) / np.sqrt(values[kept])
-        lower, upper = (np.broadcast_to(b, theta.shape) for b in (self.lower, self.upper))
-        # SciPy wants room between the bounds; a fixed entry gets a width below rounding, then is clipped.
-        room = np.where(upper > lower, upper, np.nextafter(lower, np.inf))
-        return self.project(lsq_linear(root, target, (lower, room), method="bvls").x)
+        """Bounded least squares on a root of the Hessian (SciPy's active-set solver), in units of `unit_diagonal`.
+
+        Flat directions get a little curvature, where a linear objective must go to its bound; solving again from
+        the solution (the proximal point method) takes its effect out.
+        """
+        scale = unit_diagonal(hessian)
+        lower, upper = (np.broadcast_to(bound, theta.shape) / scale for bound in (self.lower, self.upper))
+        scaled = hessian * np.outer(scale, scale)
+        values, basis = np.linalg.eigh(scaled)
+        values = np.where(values > 1e-12, values, 1e-9)
+        root = np.sqrt(values)[:, None] * basis.T
+        free = upper > lower  # SciPy wants room between the bounds
+        start = theta / scale
+        z = np.clip(start, lower, upper)
+        for _ in range(3):
+            if not free.any():
+                break
+            slope = scale * gradient + scaled @ (z - start)
+            target = root[:, free] @ z[free] - (basis.T @ slope) / np.sqrt(values)
+            bounds = (lower[free], upper[free])
+            z[free] = lsq_linear(root[:, free], target, bounds, method="bvls", tol=1e-15, max_iter=50 * len(z)).x
+        return self.project(z * scale)
 
     def check(self, p: int) -> None:
         """Compare the lengths of the bounds with p."""

@@ -220,7 +220,7 @@ def _read(matrix: TallMatrix, whitener: np.ndarray | None) -> Partial:
         )
         groups.append(_merged(stacks, p))
     found = reduce(Finding.plus, (g.finding for g in groups))
-    check_finite(found, matrix.source.names)
+    check_finite(found, matrix.source.names, "in all")
     r = r_factor(merge_r([g.r for g in groups]))
     if not np.isfinite(r).all():
         raise NonFiniteError(

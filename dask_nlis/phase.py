@@ -162,7 +162,8 @@ def _run(graph: Graph, keys: list[Any], label: str, n_rows: int, n_bytes: int, h
 
 def _run_local(graph: Graph, keys: list[Any], advance: Advance) -> list[Any]:
     get = dask.base.get_scheduler() or dask.threaded.get
-    options = {"initializer": _one_blas_thread} if get is dask.multiprocessing.get else {}
+    own_pool = get is dask.multiprocessing.get and dask.config.get("pool", None) is None
+    options = {"initializer": _one_blas_thread} if own_pool else {}
     with Callback(posttask=lambda *_: advance(1)):
         return list(get(graph, keys, **options))
 

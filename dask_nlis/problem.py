@@ -85,6 +85,8 @@ def check_theta(problem: Problem, theta: object, d: int, names: Sequence[str], a
     p = problem.model.n_parameters(d)
     if type(theta).__module__.partition(".")[0] == "torch":
         raise InputTypeError(f"{argument} is a torch tensor; give {argument}.detach().cpu().numpy()")
+    if isinstance(theta, np.ma.MaskedArray):
+        raise InputTypeError(f"{argument} is a masked array, whose mask would be ignored; give {p} plain numbers")
     if theta is None:
         raise InputTypeError(f"{argument} is None; give {p} numbers, such as pilot(...).theta")
     try:

@@ -13,7 +13,7 @@ from dask_nlis import phase
 from dask_nlis.blocks import locate
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import open_array
-from dask_nlis.kernels.draw import quantise
+from dask_nlis.kernels.draw import whole
 from dask_nlis.kernels.weights import effective_sample_size
 from dask_nlis.nouns import from_dict, noun, to_dict
 
@@ -29,10 +29,12 @@ class Scale:
     ----------
     scheme : str
         "multinomial" or "poisson".
-    exponent, total : int
-        e and Q of the integer scores q = floor(score 2^(62 - e)) (multinomial).
+    exponent : int
+        e, the exponent of the largest score: scores are taken relative to 2^e.
+    total : int
+        Q, the sum of the integer scores q = floor(score 2^(62 - e)) (multinomial).
     factor : float
-        c of min(1, c score) (poisson).
+        c of min(1, c score 2^-e) (poisson).
     """
 
     scheme: str
@@ -44,8 +46,9 @@ class Scale:
         """Selection probability a draw (multinomial) or inclusion probability (poisson) of rows with these scores."""
         if self.scheme == "multinomial":
             # Integers up to 2^62 over an integer up to 2^96: each is rounded once, then their quotient.
-            return quantise(scores, self.exponent).astype(np.float64) / float(self.total)
-        return np.minimum(1.0, self.factor * scores)
+            return whole(scores, self.exponent) / float(self.total)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.minimum(1.0, self.factor * np.ldexp(scores, -self.exponent))
 
 
 @noun

@@ -99,7 +99,7 @@ def _checked_scores(scores: Any) -> da.Array:
         raise InputError(f"scores have shape {array.shape}; give (n,), one score a row")
     if not array.shape[0]:
         raise InputError("scores are empty; give at least one")
-    return array
+    return array if array.dtype == np.float64 and array.dtype.isnative else array.astype(np.float64)
 
 
 def _checked_size(size: Any, scheme: str, n: int, argument: str) -> int:
@@ -239,7 +239,9 @@ def _poisson(held: da.Array, summary: Summary, n_draws: int, seed: int, stage: i
     inside = np.empty(0)
     if some_certain:
         inside = np.concatenate(phase.on_blocks(held, "nlis-draw", _block_inside, {k: (boundary,) for k in blocks}))
-    scale = Scale("poisson", factor=kernel.poisson_scale(summary.sums, n_draws, boundary, inside))
+    exponent = kernel.largest_exponent(summary.largest)
+    factor = kernel.poisson_scale(summary.sums, n_draws, boundary, inside, exponent)
+    scale = Scale("poisson", exponent=exponent, factor=factor)
     key = kernel.stream_key(seed, stage, "poisson")
     first = starts(held.chunks[0])
     found = phase.on_blocks(held, "nlis-draw", _block_coins, {k: (int(first[k]), scale, key) for k in blocks})

@@ -198,6 +198,7 @@ def norm_block(
     device = choose(job.device)
     out = np.zeros(len(x))
     found = Finding()
+    vanished = 0.0  # largest entry of a row whose squared norm is not a normal number
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
             if start == 0 and leaf.place.start == 0:
@@ -212,23 +213,17 @@ def norm_block(
             if not np.isfinite(host).all() or host.min(initial=1.0) < np.finfo(np.float64).tiny:
                 rows = device.fetch(matrix_rows(leaf, job))
                 found = found.plus(overflow(rows, int(start) + leaf.place.start))
-                if not found.n_bad:
-                    _check_squares(host, rows, log2_scale)
+                vanished = max(vanished, float(np.abs(rows).max(initial=0.0)))
             out[leaf.place] = host
     check_finite(found, job.names)
-    return out
-
-
-def _check_squares(norms: np.ndarray, rows: np.ndarray, log2_scale: int) -> None:
-    """Raise when squaring lost rows that are finite and not zero, naming the scale that keeps them."""
-    largest = np.abs(rows).max(axis=1, initial=0.0)
-    lost = ~np.isfinite(norms) | ((norms < np.finfo(np.float64).tiny) & (largest > 0))
-    if lost.any():
-        _, exponent = np.frexp(largest[lost].max())
+    # A row that vanishes beside ordinary ones has no share in the total; one that overflows has.
+    if not np.isfinite(out).all() or (vanished > 0 and out.max(initial=0.0) < np.finfo(np.float64).tiny):
+        overflows = not np.isfinite(out).all()
         raise NonFiniteError(
-            f"squared norms {'over' if exponent - log2_scale > 0 else 'under'}flow at log2_scale={log2_scale}; "
-            f"give log2_scale={int(exponent)}"
+            f"squared norms {'over' if overflows else 'under'}flow at log2_scale={log2_scale}; "
+            f"give log2_scale={int(np.frexp(vanished)[1])}"
         )
+    return out
 
 
 def _warn_of_scale(rows: np.ndarray, columns: tuple[str, ...]) -> None:

@@ -35,6 +35,9 @@ MARKER = "complete.json"
 _LARGEST_JSON = 16 * 2**20
 
 
+_ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")
+
+
 def check_free(path: str | os.PathLike[str]) -> Path:
     """Return the path of a new store; raise when something is there, or its folder is missing or read-only."""
     where = _path("store", path)
@@ -47,6 +50,11 @@ def check_free(path: str | os.PathLike[str]) -> Path:
         )
         raise StoreExistsError(f"store={os.fspath(path)!r} exists; {remedy}")
     parent = where.absolute().parent
+    inside = next((p for p in (parent, *parent.parents) if any((p / name).exists() for name in _ZARR_FILES)), None)
+    if inside is not None:
+        raise InputError(
+            f"store={os.fspath(path)!r} lies inside the Zarr store {str(inside)!r}; give a path outside it"
+        )
     if not parent.is_dir():
         raise MissingDataError(f"store={os.fspath(path)!r}: the folder {str(parent)!r} does not exist; make it first")
     if not os.access(parent, os.W_OK):
@@ -63,7 +71,7 @@ def _path(argument: str, value: Any) -> Path:
 def create(path: Path, manifest: Mapping[str, Any]) -> zarr.Group:
     """Create the group of a run, manifest first, in state "running"."""
     group = zarr.create_group(LocalStore(path), zarr_format=3, overwrite=False)
-    group.update_attributes({"manifest": {**manifest, "format": FORMAT, "state": "running"}})
+    group.update_attributes({"manifest": dict(manifest)})
     return group
 
 
@@ -134,7 +142,7 @@ def write_records(group: zarr.Group, records: Sequence[ScoreRecord]) -> None:
 
 def finish(group: zarr.Group, path: Path, manifest: Mapping[str, Any], records: Sequence[ScoreRecord]) -> None:
     """Write the final manifest and then, last and synced to disk, the completion marker."""
-    group.update_attributes({"manifest": {**manifest, "format": FORMAT, "state": "complete"}})
+    group.update_attributes({"manifest": dict(manifest)})
     digest = hashlib.blake2b(repr([tuple(r) for r in records]).encode(), digest_size=16).hexdigest()
     temporary = path / f".{MARKER}.{uuid.uuid4().hex}.partial"
     with open(temporary, "w", encoding="utf-8") as file:

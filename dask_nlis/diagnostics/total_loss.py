@@ -1,6 +1,7 @@
 """The loss over all rows, for one theta or many in one read."""
 
 import math
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -88,14 +89,15 @@ def total_loss(
         loss_block,
         "nlis-loss",
         rows=1,
-        columns=len(thetas),
-        meta=np.empty((0, 0)),
+        meta=np.empty((0, 0), dtype=object),
         job=matrix.job,
         problem=problem,
         thetas=thetas,
     )
     blocks = phase.blocks_of(lazy, "nlis-loss", n_rows=source.n_rows, n_bytes=source.n_bytes)
-    totals = np.array([math.fsum(column) for column in np.concatenate(blocks).T])
+    parts = [block[0, 0] for block in blocks]
+    check_finite(reduce(Finding.plus, (finding for _, finding in parts)), source.names, "in all")
+    totals = np.array([math.fsum(column) for column in zip(*(losses for losses, _ in parts), strict=True)])
     return float(totals[0]) if np.ndim(theta) == 1 else totals
 
 
@@ -109,7 +111,7 @@ def loss_block(
     problem: Problem,
     thetas: np.ndarray,
 ) -> np.ndarray:
-    """Losses of one block summed over its rows, (1, k)."""
+    """Losses of one block summed over its rows, a tuple of k, and what was found in it, in a 1 x 1 object array."""
     device = choose(job.device)
     model, loss = problem.model, problem.loss
     columns = [device.put(theta) for theta in thetas]
@@ -127,5 +129,6 @@ def loss_block(
                 if not np.isfinite(part):
                     found = found.plus(overflow(host, int(start) + leaf.place.start))
                 parts[k].append(part)
-    check_finite(found, job.names)
-    return np.array([[math.fsum(part) for part in parts]])
+    out = np.empty((1, 1), dtype=object)
+    out[0, 0] = tuple(math.fsum(part) if np.isfinite(part).all() else math.nan for part in parts), found
+    return out

@@ -3,7 +3,7 @@
 from dask_nlis.intake.containers import Container, give_back
 from dask_nlis.intake.names import column_names, default_names, name_columns
 from dask_nlis.intake.open_rows import open_rows
-from dask_nlis.intake.opened import Opened, in_memory, open_array
+from dask_nlis.intake.opened import LARGEST_INTEGER, Opened, in_memory, open_array
 from dask_nlis.intake.rows import Rows, take_in
 from dask_nlis.intake.standardize import Standardization, Standardized, standardize
 from dask_nlis.intake.zarr_files import (
@@ -18,6 +18,7 @@ from dask_nlis.intake.zarr_files import (
 )
 
 __all__ = [
+    "LARGEST_INTEGER",
     "Container",
     "Opened",
     "Rows",

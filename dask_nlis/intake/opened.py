@@ -15,8 +15,11 @@ from dask_nlis.blocks import block_rows, row_chunks
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError
 from dask_nlis.intake.containers import Container
 from dask_nlis.intake.names import column_names
-from dask_nlis.intake.zarr_files import Reader, content_token, list_arrays, open_zarr, write_unit
+from dask_nlis.intake.zarr_files import Reader, content_token, list_arrays, object_token, open_zarr, write_unit
 from dask_nlis.phase import setting, warn
+
+#: Beyond this float64 skips integers.
+LARGEST_INTEGER = 2**53
 
 _ACCEPTED = "a NumPy, Dask, Zarr, pandas or xarray array, or a path to a Zarr array"
 
@@ -122,11 +125,10 @@ def from_storage(array: Any, block_bytes: int, chunks: Sequence[int] | None) -> 
 
 
 def _memmap_token(array: np.memmap) -> str:
-    where = os.fspath(array.filename) if array.filename is not None else "anonymous"
+    # The offset of a map is that of the file, not of the slice: the object decides, the stamp sees rewrites.
+    where = os.fspath(array.filename) if array.filename is not None else ""
     stat = os.stat(where) if os.path.exists(where) else None
-    stamp = (stat.st_size, stat.st_mtime_ns) if stat else None
-    start = array.__array_interface__["data"][0] if stamp is None else array.offset
-    return tokenize(where, stamp, start, array.shape, array.strides, str(array.dtype))
+    return tokenize(object_token(array), stat and (stat.st_size, stat.st_mtime_ns))
 
 
 def _chunks(array: Any, unit: int, block_bytes: int, chunks: Sequence[int] | None) -> tuple[Any, ...]:
@@ -157,11 +159,14 @@ def _pandas_column(argument: str, name: Any, column: Any) -> np.ndarray:
             f"{argument} column {str(name)!r} has dtype {column.dtype}{example}; encode it as numbers first"
         )
     converted: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if kind in "iu" and column.dtype.itemsize == 8:
+        too_large = ((column > LARGEST_INTEGER) | (column < -LARGEST_INTEGER)).to_numpy(dtype=bool, na_value=False)
+        converted = np.where(too_large, np.nan, converted)  # reported with its row, like any cell that is no number
     return converted
 
 
 def _from_xarray(argument: str, value: Any, block_bytes: int, chunks: Sequence[int] | None) -> Opened:
-    if not hasattr(value, "dims") or not hasattr(value, "dtype"):
+    if not all(hasattr(value, name) for name in ("dims", "coords", "dtype")):
         raise InputTypeError(f"{argument} is an xarray {type(value).__name__}; give one DataArray of rows by features")
     data = value.data
     lazy = isinstance(data, da.Array)
@@ -176,7 +181,7 @@ def _from_xarray(argument: str, value: Any, block_bytes: int, chunks: Sequence[i
 
 def check_dtype(argument: str, dtype: np.dtype[Any], names: Sequence[str] | None = None) -> None:
     """Accept bool, integer and real floating types; everything else is a TypeError before any compute."""
-    if dtype.kind in "biu" or dtype in (np.float16, np.float32, np.float64):
+    if dtype.kind in "biu" or (dtype.kind == "f" and dtype.itemsize <= 8):
         return
     if dtype.kind == "f":
         warn(f"{argument} has dtype {dtype} and is computed in float64", DataConversionWarning)

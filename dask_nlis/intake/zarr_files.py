@@ -85,13 +85,13 @@ def content_token(array: Any) -> str:
                     stat = os.stat(os.path.join(folder, name))
                     digest.update(f"{folder}/{name}:{stat.st_size}:{stat.st_mtime_ns};".encode())
         return digest.hexdigest()
-    return _object_token(array)
+    return object_token(array)
 
 
 _object_tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
 
 
-def _object_token(array: Any) -> str:
+def object_token(array: Any) -> str:
     """Return the same token for the same object while it lives: opening again gives a new one, so nothing goes stale."""
     known = _object_tokens.get(id(array))
     if known is not None and known[0]() is array:

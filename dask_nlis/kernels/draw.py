@@ -31,11 +31,19 @@ def largest_exponent(largest: float) -> int:
     return int(np.frexp(largest)[1])
 
 
+def whole(scores: np.ndarray, exponent: int) -> np.ndarray:
+    """Whole numbers q (m,), float64: floor(score 2^(62 - exponent)), at least 1 for a positive score, 0 for zero.
+
+    Exact: the floor of a float64 is a float64.
+    """
+    with np.errstate(under="ignore", over="ignore"):
+        q = np.floor(np.ldexp(scores, 62 - exponent))
+    return np.where(scores > 0, np.maximum(q, 1.0), 0.0)
+
+
 def quantise(scores: np.ndarray, exponent: int) -> np.ndarray:
-    """Integers q (m,), uint64: floor(score 2^(62 - exponent)), at least 1 for a positive score, 0 for zero."""
-    with np.errstate(under="ignore"):
-        q = np.floor(np.ldexp(scores, 62 - exponent)).astype(np.uint64)
-    return np.where(scores > 0, np.maximum(q, np.uint64(1)), np.uint64(0))
+    """The whole numbers of scores below 2^exponent as uint64, (m,)."""
+    return whole(scores, exponent).astype(np.uint64)
 
 
 def limb_sum(q: np.ndarray) -> int:
@@ -43,11 +51,10 @@ def limb_sum(q: np.ndarray) -> int:
     return (int((q >> np.uint64(_LIMB)).sum(dtype=np.uint64)) << _LIMB) + int((q & _MASK).sum(dtype=np.uint64))
 
 
-def locate_targets(q: np.ndarray, targets: Sequence[int] | np.ndarray) -> np.ndarray:
+def locate_targets(q: np.ndarray, targets: Sequence[int]) -> np.ndarray:
     """Row of each target: the first i with q_0 + ... + q_i > target, for targets below the sum of q.
 
-    `targets` are Python integers or (k, 2) limbs; zero rows are never found, for their cumulated sum equals the
-    one before.
+    Zero rows are never found, for their cumulated sum equals the one before.
     """
     high, low = np.cumsum(q >> np.uint64(_LIMB), dtype=np.uint64), np.cumsum(q & _MASK, dtype=np.uint64)
     high, low = high + (low >> np.uint64(_LIMB)), low & _MASK
@@ -140,8 +147,10 @@ def boundary_bin(sums: Mapping[int, tuple[int, int]], size: int) -> tuple[int, b
     return min(sums), True
 
 
-def poisson_scale(sums: Mapping[int, tuple[int, int]], size: int, boundary: int, inside: np.ndarray) -> float:
-    """Solve sum of min(1, c score) = size for c; exact integer arithmetic, rounded once.
+def poisson_scale(
+    sums: Mapping[int, tuple[int, int]], size: int, boundary: int, inside: np.ndarray, unit: int = 0
+) -> float:
+    """Solve sum of min(1, c score 2^-unit) = size for c; exact integer arithmetic, rounded once.
 
     Scores of bins above `boundary` are certain, those of lower bins are not; of the scores `inside` the boundary
     bin the largest are certain, as many as make the solution consistent.
@@ -154,5 +163,4 @@ def poisson_scale(sums: Mapping[int, tuple[int, int]], size: int, boundary: int,
         if whole * (size - certain) <= rest:
             break
         certain, rest = certain + 1, rest - whole
-    shift = low - _MANTISSA
-    return float(Fraction(size - certain, rest) / (Fraction(2) ** shift))
+    return float(Fraction(size - certain, rest) / Fraction(2) ** (low - _MANTISSA - unit))

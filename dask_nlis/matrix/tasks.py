@@ -10,6 +10,7 @@ import numpy as np
 
 from dask_nlis.device import Device, choose, sub_block_rows
 from dask_nlis.errors import NonFiniteError
+from dask_nlis.intake import LARGEST_INTEGER
 from dask_nlis.matrix.rules import Rule
 from dask_nlis.nouns import noun
 
@@ -45,11 +46,11 @@ class Finding(NamedTuple):
         return Finding(self.n_bad + other.n_bad, first.row, first.column, self.n_dropped + other.n_dropped)
 
 
-def check_finite(finding: Finding, names: Sequence[str]) -> None:
+def check_finite(finding: Finding, names: Sequence[str], scope: str = "in its block") -> None:
     """Raise NonFiniteError naming the first row, its column and the number of rows, if there are any."""
     if not finding.n_bad:
         return
-    count = f"{finding.n_bad:,} row{'s' if finding.n_bad > 1 else ''} in all"
+    count = f"{finding.n_bad:,} row{'s' if finding.n_bad > 1 else ''} {scope}"
     if finding.column == _ROW:
         raise NonFiniteError(
             f"X, finite at row {finding.row}, overflows in the model ({count}); bring theta or the columns to smaller units"
@@ -109,9 +110,10 @@ def leaves(
 
 def _float64(values: np.ndarray) -> np.ndarray:
     """Cast before any arithmetic (uint8 would wrap); integers beyond 2^53 become NaN, to be reported."""
-    cast = np.asarray(values, dtype=np.float64)
+    # One memory layout, so that the bits of a sum do not depend on how the block was stored.
+    cast = np.ascontiguousarray(values, dtype=np.float64)
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
-        return np.where(np.abs(cast) > 2.0**53, np.nan, cast)
+        return np.where((values > LARGEST_INTEGER) | (values < -LARGEST_INTEGER), np.nan, cast)
     return cast
 
 

@@ -27,7 +27,7 @@ from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, fit_rows
 from dask_nlis.sampling import check_draw, draw_stage
 from dask_nlis.scores import lazy_leverage, lazy_norms
-from dask_nlis.store import check_free, create, finish, write_array, write_noun, write_records
+from dask_nlis.store import FORMAT, check_free, create, finish, write_array, write_noun, write_records
 
 SCORES = ("leverage", "norm")
 
@@ -147,7 +147,7 @@ def run(
     fit = fit_rows(problem, taken_x, taken_y, sample.weights, names, start=matrix.theta)
     loss = float(total_loss(problem, X, y, fit.theta, **options))
     reads["total loss"] = 1
-    manifest |= {"reads": reads, "total_loss": loss, "finished": _now()}
+    manifest |= {"state": "complete", "reads": reads, "total_loss": loss, "finished": _now()}
     done = Run(
         problem=problem,
         factor=factor,
@@ -196,6 +196,8 @@ def _manifest(
 ) -> dict[str, Any]:
     source = matrix.source
     return {
+        "format": FORMAT,
+        "state": "running",
         "data": {
             "n_rows": source.n_rows,
             "n_columns": source.n_columns,

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_nlis.constraints import Constraint
+from dask_nlis.constraints import Constraint, smallest_step
 from dask_nlis.nouns import noun
 from dask_nlis.problem import Problem
 
@@ -58,16 +58,8 @@ def best_step(constraint: Constraint | None, local: Local, theta: Vector) -> tup
     without a set it is half the squared Newton decrement.
     """
     if constraint is None:
-        target = theta - _solve(local.hessian, local.gradient)
+        target = theta + smallest_step(local.hessian, local.gradient)
     else:
         target = constraint.minimize_quadratic(local.hessian, local.gradient, theta)
     step = target - theta
     return step, max(0.0, -float(local.gradient @ step + step @ local.hessian @ step / 2))
-
-
-def _solve(hessian: Vector, gradient: Vector) -> Vector:
-    """Minimum-norm Newton step, scaled to unit diagonal so that units do not decide what counts as singular."""
-    size = np.sqrt(np.diagonal(hessian))
-    scale = np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 0.0)
-    solution = np.linalg.lstsq(hessian * np.outer(scale, scale), scale * gradient, rcond=1e-13)[0]
-    return scale * solution

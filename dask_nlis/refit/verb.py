@@ -81,8 +81,10 @@ def refit(
     x, labels, weights, names = _taken(X, y, sample, sample_weight)
     if isinstance(n_starts, bool) or not isinstance(n_starts, int | np.integer) or n_starts < 1:
         raise InputError(f"n_starts={n_starts!r} is not allowed; give a positive integer")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed={seed!r} is not allowed; give a non-negative integer")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise InputTypeError(f"seed={seed!r} is {type(seed).__name__}; give a non-negative integer")
+    if seed < 0:
+        raise InputError(f"seed={seed} is negative; give a non-negative integer")
     return fit_rows(problem, x, labels, weights, names, start=start, n_starts=int(n_starts), seed=int(seed))
 
 
@@ -117,19 +119,19 @@ def _taken(
     if x.ndim != 2:
         raise InputError(f"X has shape {x.shape}; give (s, d), the taken rows")
     s, d = x.shape
+    if not s:
+        raise InputError("X has no rows; draw at least one")
     labels = _column("y", y, s)
     if isinstance(sample, Sample):
         if len(sample) != s:
             raise InputError(f"X has {s} rows, but the sample has {len(sample)}; give sample.take(X, y)")
         weights = sample.weights
     else:
-        weights = _column("sample", sample, s)
+        weights = _weights("sample", sample, s)
     if sample_weight is not None:
-        weights = weights * _column("sample_weight", sample_weight, s)
-    if (weights < 0).any() or not weights.any():
-        raise InputError(
-            f"weights are {'negative somewhere' if (weights < 0).any() else 'all zero'}; give weights >= 0"
-        )
+        weights = weights * _weights("sample_weight", sample_weight, s)
+    if not weights.any():
+        raise InputError("weights are all zero; give some weight to a row")
     bad = ~np.isfinite(x).all(axis=1) | ~np.isfinite(labels)
     if bad.any():
         raise NonFiniteError(
@@ -147,12 +149,22 @@ def _column(argument: str, value: Any, s: int) -> np.ndarray:
     return column.reshape(-1)
 
 
+def _weights(argument: str, value: Any, s: int) -> np.ndarray:
+    weights = _column(argument, value, s)
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(f"{argument}[{row}]={weights[row]} is negative or not finite; give weights >= 0")
+    return weights
+
+
 def _starts(objective: Objective, first: np.ndarray, n_starts: int, seed: int) -> list[np.ndarray]:
     """The first start and random ones, whose index has standard deviation about 1 over the rows."""
     if isinstance(objective.problem.model.activation, Identity):
         n_starts = 1
     gradient = objective.problem.model.index_gradient(first, objective.X)
-    size = np.sqrt((gradient**2).mean(axis=0) * len(first))
+    with np.errstate(over="ignore"):
+        size = np.sqrt((gradient**2).mean(axis=0) * len(first))
     rng = np.random.default_rng(seed)
     spread = np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 1.0)
     return [first, *(rng.standard_normal(len(first)) * spread for _ in range(n_starts - 1))]
@@ -176,7 +188,8 @@ def _checked(objective: Objective, theta: np.ndarray, names: tuple[str, ...]) ->
     local = objective.at(theta)
     reasons = []
     stationarity = np.nan
-    if not (np.isfinite(theta).all() and np.isfinite(local.value) and np.isfinite(local.gradient).all()):
+    finite = (np.isfinite(part).all() for part in (theta, local.value, local.gradient, local.hessian))
+    if not all(finite):
         reasons.append("theta, its loss or its gradient is not finite")
     else:
         promised = best_step(constraint, local, theta)[1]
