@@ -72,7 +72,7 @@ class Identity:
         return 0.0
 
     def value(self, t: Array) -> Array:
-        """T itself."""
+        """Return t."""
         return t
 
     def derivative(self, t: Array) -> Array:
@@ -111,7 +111,7 @@ class Logistic:
         return expit(t)
 
     def derivative(self, t: Array) -> Array:
-        """Phi(t) (1 - phi(t))."""
+        """phi(t) (1 - phi(t)), as a product that keeps both tails."""
         return expit(t) * expit(-t)
 
     def secant(self, t: Array) -> Array:
@@ -205,7 +205,7 @@ class Swish:
         return 0.0
 
     def value(self, t: Array) -> Array:
-        """T times the secant."""
+        """Return t times the secant."""
         return t * self.secant(t)
 
     def derivative(self, t: Array) -> Array:
@@ -215,7 +215,7 @@ class Swish:
         return self.secant(t) + rise * z * (expit(z) * expit(-z))
 
     def secant(self, t: Array) -> Array:
-        """Sqrt c1 + (sqrt c2 - sqrt c1) / (1 + exp(-zeta t)): no division by t."""
+        """sqrt(c1) + (sqrt c2 - sqrt c1) / (1 + exp(-zeta t)): no division by t."""
         low, high = self.secant_bounds()
         return low + (high - low) * expit(self.zeta * t)
 

@@ -22,7 +22,7 @@ from dask_nlis import phase
 from dask_nlis.blocks import STACK, group_blocks
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, NonFiniteError, RankAmbiguityWarning
-from dask_nlis.kernels.linalg import frobenius_norm, merge_r, r_factor, spectrum
+from dask_nlis.kernels.linalg import Spectrum, frobenius_norm, merge_r, r_factor, spectrum
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
 from dask_nlis.matrix.tasks import matrix_rows, overflow
 from dask_nlis.nouns import from_dict, noun, to_dict
@@ -53,7 +53,9 @@ class Factor:
     column_scale : ndarray of shape (p,)
         Powers of two that bring column norms into [0.5, 1).
     whitener : ndarray of shape (p, rank)
-        W: leverage is the squared row norm of F W.
+        W: leverage is the squared row norm of F W, or of (F W) C where there is a correction.
+    correction : ndarray of shape (rank, rank), or None
+        C of the second read, to be applied to F W as rounded; W C would lose what it gains.
     frobenius : float
         Frobenius norm of F.
     n_rows, n_dropped : int
@@ -66,6 +68,13 @@ class Factor:
         Token of the matrix it belongs to.
     columns, dependent : tuple of str
         Names of the columns of F; those that take part in an exact linear dependency.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> factor = nlis.factorize(np.array([[3.0, 3.0], [4.0, 4.0], [0.0, 0.0]]))
+    >>> factor.rank, factor.dependent, factor.r.round(12)[0]
+    (1, ('x0', 'x1'), array([5., 5.]))
     """
 
     r: np.ndarray
@@ -74,6 +83,7 @@ class Factor:
     condition: float
     column_scale: np.ndarray
     whitener: np.ndarray
+    correction: np.ndarray | None
     frobenius: float
     n_rows: int
     n_dropped: int
@@ -160,13 +170,17 @@ def factorize(A: Any, *, method: str = "auto") -> Factor:
         phase.warn(
             f"rank {decided.rank} of {p} is uncertain: relative singular values "
             f"{', '.join(f'{v:.2g}' for v in decided.ambiguous[:3])} lie near the tolerance "
-            f"{10 * p * np.finfo(float).eps:.2g}; drop or rescale the columns involved",
+            f"{10 * p * np.finfo(float).eps:.2g}; look at columns "
+            f"{', '.join(matrix.columns[j] for j in decided.involved[:4])}",
             RankAmbiguityWarning,
         )
     whitener = decided.whitener
+    if not np.isfinite(whitener).all():
+        raise NonFiniteError("columns are too small for float64 (below about 1e-308); bring them to larger units")
+    correction = None
     if decided.condition > _REFINE_ABOVE:
         again = _read(matrix, whitener)
-        whitener = whitener @ spectrum(again.r).whitener
+        correction = spectrum(again.r).whitener
         reads += 1
     return Factor(
         r=total.r,
@@ -175,6 +189,7 @@ def factorize(A: Any, *, method: str = "auto") -> Factor:
         condition=decided.condition,
         column_scale=decided.column_scale,
         whitener=whitener,
+        correction=correction,
         frobenius=frobenius_norm(total.r),
         n_rows=n_kept,
         n_dropped=total.finding.n_dropped,
@@ -182,13 +197,15 @@ def factorize(A: Any, *, method: str = "auto") -> Factor:
         reads=reads,
         token=matrix.token,
         columns=matrix.columns,
-        dependent=_dependent(decided.null_space, matrix.columns),
+        dependent=_dependent(decided, matrix.columns),
     )
 
 
-def _dependent(null_space: np.ndarray, columns: Sequence[str]) -> tuple[str, ...]:
+def _dependent(decided: Spectrum, columns: Sequence[str]) -> tuple[str, ...]:
     """Columns with a part in the null space: together they are linearly dependent (a zero column alone is)."""
-    taking_part = np.abs(null_space).max(axis=1, initial=0.0) > 1e-8
+    # Rounding turns the null space towards the smallest kept direction by about kappa eps.
+    noise = max(1e-8, 10 * decided.condition * np.finfo(np.float64).eps)
+    taking_part = np.abs(decided.null_space).max(axis=1, initial=0.0) > noise
     return tuple(name for name, part in zip(columns, taking_part, strict=True) if part)
 
 

@@ -81,6 +81,8 @@ def _hash(self: Any) -> int:
 def _hashable(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, Mapping):
+        return repr(value)
     return getattr(value, "name", None) if hasattr(value, "__dask_keys__") else value
 
 

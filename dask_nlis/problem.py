@@ -86,7 +86,9 @@ def check_theta(problem: Problem, theta: object, d: int, names: Sequence[str], a
     if type(theta).__module__.partition(".")[0] == "torch":
         raise InputTypeError(f"{argument} is a torch tensor; give {argument}.detach().cpu().numpy()")
     if isinstance(theta, np.ma.MaskedArray):
-        raise InputTypeError(f"{argument} is a masked array, whose mask would be ignored; give {p} plain numbers")
+        raise InputTypeError(f"{argument} is a MaskedArray, whose mask would be ignored; give {p} plain numbers")
+    if hasattr(theta, "__dask_graph__"):
+        raise InputTypeError(f"{argument} is a lazy {type(theta).__name__}; give {argument}.compute()")
     if theta is None:
         raise InputTypeError(f"{argument} is None; give {p} numbers, such as pilot(...).theta")
     try:

@@ -106,6 +106,10 @@ class Sample:
     seed: int
     feature_names: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("indices", "counts", "probabilities", "weights", "variance_weights", "draws", "stage"):
+            getattr(self, name).setflags(write=False)
+
     def __len__(self) -> int:
         return len(self.indices)
 
@@ -193,11 +197,11 @@ def take_rows(argument: str, array: Any, rows: np.ndarray, n_rows: int, max_byte
     in_memory = isinstance(array, np.ndarray) or library == "pandas"
     lazy = None if in_memory else open_array(argument, array)
     shape = tuple(array.shape) if lazy is None else lazy.array.shape
-    if shape[0] != n_rows:
+    if not shape or shape[0] != n_rows:
         raise InputError(
-            f"{argument} has {shape[0]:,} rows, but the sample was drawn from {n_rows:,}; give the same data"
+            f"{argument} has {shape[0] if shape else 0:,} rows, but the sample was drawn from {n_rows:,}; give the same data"
         )
-    itemsize = lazy.array.dtype.itemsize if lazy is not None else 8
+    itemsize = 8 if library == "pandas" else (array if lazy is None else lazy.array).dtype.itemsize
     needed = len(rows) * int(np.prod(shape[1:], dtype=np.int64)) * itemsize
     if needed > max_bytes:
         raise InputError(

@@ -81,7 +81,8 @@ def check_factor(matrix: TallMatrix, factor: object) -> None:
 def lazy_leverage(matrix: TallMatrix, factor: Factor) -> da.Array:
     """Leverage as a lazy Dask array (n,) with one task a block."""
     # The whitener has a key of its own, so that it travels once and not with every task.
-    whitener = delayed(factor.whitener, name=f"nlis-whitener-{tokenize(factor.whitener)}")
+    pair = (factor.whitener, factor.correction)
+    whitener = delayed(pair, name=f"nlis-whitener-{tokenize(pair)}", traverse=False)
     tolerance = max(1e-12, 100 * factor.condition * np.finfo(np.float64).eps)
     lazy = map_blocks(
         matrix,
@@ -108,17 +109,17 @@ def leverage_block(
     start: int,
     *,
     job: Job,
-    whitener: np.ndarray,
+    whitener: tuple[np.ndarray, np.ndarray | None],
     tolerance: float,
 ) -> np.ndarray:
     """Leverage of one block, (m,), checked against [0, 1] and clipped."""
     device = choose(job.device)
-    target = device.put(whitener)
+    target = [None if part is None else device.put(part) for part in whitener]
     out = np.zeros(len(x))
     found = Finding()
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
-            out[leaf.place] = device.fetch(leverage(matrix_rows(leaf, job), target))
+            out[leaf.place] = device.fetch(leverage(matrix_rows(leaf, job), *target))
             found = found.plus(leaf.finding)
     check_finite(found.plus(overflow(out, int(start))), job.names)
     if out.max(initial=0.0) > 1 + tolerance:
@@ -204,7 +205,8 @@ def norm_block(
             if start == 0 and leaf.place.start == 0:
                 _warn_of_scale(device.fetch(matrix_rows(leaf, job)), columns_named)
             if log2_scale:
-                norms = squared_row_norms(matrix_rows(leaf, job) * 2.0**-log2_scale)
+                half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
+                norms = squared_row_norms(matrix_rows(leaf, job) * 2.0**half * 2.0 ** (-log2_scale - half))
             else:
                 norms = job.rule.squared_norms(leaf.x, leaf.y)
                 norms = norms if leaf.root_weight is None else norms * leaf.root_weight * leaf.root_weight
@@ -216,9 +218,11 @@ def norm_block(
                 vanished = max(vanished, float(np.abs(rows).max(initial=0.0)))
             out[leaf.place] = host
     check_finite(found, job.names)
-    # A row that vanishes beside ordinary ones has no share in the total; one that overflows has.
-    if not np.isfinite(out).all() or (vanished > 0 and out.max(initial=0.0) < np.finfo(np.float64).tiny):
-        overflows = not np.isfinite(out).all()
+    overflows = not np.isfinite(out).all()
+    # A row that vanishes beside ordinary ones has no share in the total, nor has a block that vanishes because
+    # another one made the scale necessary.
+    underflows = vanished > 0 and log2_scale <= 0 and out.max(initial=0.0) < np.finfo(np.float64).tiny
+    if overflows or underflows:
         raise NonFiniteError(
             f"squared norms {'over' if overflows else 'under'}flow at log2_scale={log2_scale}; "
             f"give log2_scale={int(np.frexp(vanished)[1])}"

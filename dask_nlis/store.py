@@ -7,7 +7,7 @@ Layout::
       scores             float64 (n,), NaN-filled, one chunk a task
       blocks/            one record a score chunk: start, rows, checksum, smallest, largest, total
       data/              the drawn rows, X and y: a refit needs no other data
-      complete.json      written last, synced to disk: hash of the records and the state
+      complete.json      written last, synced to disk: hash and number of the records
 
 No pickle: JSON attributes and arrays only.
 """
@@ -27,6 +27,8 @@ from zarr.storage import LocalStore
 
 from dask_nlis.errors import IncompleteRunError, InputError, InputTypeError, MissingDataError, StoreExistsError
 from dask_nlis.intake import ScoreRecord
+
+Group = zarr.Group
 
 FORMAT = 1
 MARKER = "complete.json"
@@ -70,7 +72,7 @@ def _path(argument: str, value: Any) -> Path:
 
 def create(path: Path, manifest: Mapping[str, Any]) -> zarr.Group:
     """Create the group of a run, manifest first, in state "running"."""
-    group = zarr.create_group(LocalStore(path), zarr_format=3, overwrite=False)
+    group = zarr.create_group(LocalStore(path.absolute()), zarr_format=3, overwrite=False)
     group.update_attributes({"manifest": dict(manifest)})
     return group
 
@@ -134,19 +136,32 @@ def write_array(group: zarr.Group, name: str, values: np.ndarray) -> None:
 def write_records(group: zarr.Group, records: Sequence[ScoreRecord]) -> None:
     """Write one record a score chunk, column by column."""
     target = group.create_group("blocks")
-    for field, dtype in zip(
-        ScoreRecord._fields, ("int64", "int64", "uint32", "float64", "float64", "float64"), strict=True
-    ):
-        write_array(target, field, np.array([getattr(r, field) for r in records], dtype=dtype))
+    for field, column in zip(ScoreRecord._fields, _columns(records), strict=True):
+        write_array(target, field, column)
+
+
+def _columns(records: Sequence[ScoreRecord]) -> list[np.ndarray]:
+    dtypes = ("int64", "int64", "uint32", "float64", "float64", "float64")
+    return [
+        np.array([getattr(r, field) for r in records], dtype=dtype)
+        for field, dtype in zip(ScoreRecord._fields, dtypes, strict=True)
+    ]
+
+
+def _digest(columns: Sequence[np.ndarray]) -> str:
+    """Hash of the records, which hold a checksum of every score chunk."""
+    digest = hashlib.blake2b(digest_size=16)
+    for column in columns:
+        digest.update(column.astype(column.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
 
 
 def finish(group: zarr.Group, path: Path, manifest: Mapping[str, Any], records: Sequence[ScoreRecord]) -> None:
     """Write the final manifest and then, last and synced to disk, the completion marker."""
     group.update_attributes({"manifest": dict(manifest)})
-    digest = hashlib.blake2b(repr([tuple(r) for r in records]).encode(), digest_size=16).hexdigest()
     temporary = path / f".{MARKER}.{uuid.uuid4().hex}.partial"
     with open(temporary, "w", encoding="utf-8") as file:
-        json.dump({"format": FORMAT, "records": digest, "n_blocks": len(records)}, file)
+        json.dump({"format": FORMAT, "records": _digest(_columns(records)), "n_blocks": len(records)}, file)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path / MARKER)
@@ -164,7 +179,7 @@ def open_complete(path: str | os.PathLike[str]) -> tuple[zarr.Group, dict[str, A
     if not where.is_dir():
         raise MissingDataError(f"path={text!r} holds no run; check the path")
     try:
-        group = zarr.open_group(LocalStore(where, read_only=True), mode="r", use_consolidated=False)
+        group = zarr.open_group(LocalStore(where.absolute(), read_only=True), mode="r", use_consolidated=False)
         manifest = group.attrs["manifest"]
     except (FileNotFoundError, KeyError, ValueError) as cause:
         raise MissingDataError(
@@ -178,4 +193,17 @@ def open_complete(path: str | os.PathLike[str]) -> tuple[zarr.Group, dict[str, A
         )
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"path={text!r} has another store format; open it with the version that wrote it")
+    _check_records(group, marker, text)
     return group, manifest
+
+
+def _check_records(group: zarr.Group, marker: Path, text: str) -> None:
+    """Compare the records of the score chunks with the hash in the marker."""
+    try:
+        found = json.loads(marker.read_text(encoding="utf-8"))
+        columns = [np.asarray(stored_array(group, f"blocks/{field}")[...]) for field in ScoreRecord._fields]
+        intact = found["records"] == _digest(columns) and found["n_blocks"] == len(columns[0])
+    except (KeyError, TypeError, ValueError, RecursionError) as cause:
+        raise InputError(f"path={text!r} is damaged: its marker or its records cannot be read; run again") from cause
+    if not intact:
+        raise InputError(f"path={text!r} is damaged: its records are not those it was finished with; run again")

@@ -8,14 +8,13 @@ from typing import Any
 import click
 import dask
 import numpy as np
-import zarr
 from rich.console import Console
 from rich.table import Table
 
 import dask_nlis as nlis
-from dask_nlis.datasets.california import FEATURES
+from dask_nlis import phase
 from dask_nlis.diagnostics import RowTable
-from dask_nlis.intake import column_names
+from dask_nlis.intake import write_rows
 
 PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)), constraint=nlis.Ball(10.0))
 
@@ -53,7 +52,7 @@ def demo(folder: Path | None, size: int, seed: int, seeds: int) -> None:
         where.mkdir(parents=True, exist_ok=True)
         X, y = _write_data(where / "california.zarr")
         job = nlis.run(PROBLEM, X, y, size=size, seed=seed, store=where / "run.zarr")
-        everything = tuple(array.compute() for array in (X, y))
+        everything = phase.computed(X, "nlis-gather"), phase.computed(y, "nlis-gather")
         full = nlis.refit(PROBLEM, everything[0], everything[1], np.ones(len(everything[1])))
         best = float(nlis.total_loss(PROBLEM, X, y, full.theta))
         _show_job(console, job, best)
@@ -66,19 +65,15 @@ def demo(folder: Path | None, size: int, seed: int, seeds: int) -> None:
 
 def _write_data(path: Path) -> tuple[Any, Any]:
     """Write the built-in data to Zarr and open them as a user would."""
-    X, y = nlis.datasets.california_housing(standardized=True)
-    group = zarr.open_group(path, mode="w")
-    for name, array in (("X", X), ("y", y)):
-        rows = array.chunks[0][0]
-        stored = group.create_array(name, data=array.compute(), chunks=(rows, *array.shape[1:]))
-        if column_names(array) is not None:
-            stored.update_attributes({"feature_names": list(FEATURES)})
+    write_rows(path, *nlis.datasets.california_housing(standardized=True))
     # Small blocks, so that there is something to schedule; the default would take all rows in one.
     return nlis.open_rows(path, X="X", y="y", block_bytes=300_000)
 
 
 def _table(title: str, *columns: str, text: int = 1) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
+    table = Table(
+        title=title, show_header=any(columns), title_justify="left", title_style="bold", show_edge=False, pad_edge=False
+    )
     for k, column in enumerate(columns):
         table.add_column(column, justify="left" if k < text else "right", no_wrap=k < text)
     return table

@@ -36,6 +36,11 @@ def california_housing(*, standardized: bool = False, block_rows: int = 4096) ->
     -------
     (dask.array.Array, dask.array.Array)
 
+    Raises
+    ------
+    InputError
+        If block_rows is no positive integer.
+
     Notes
     -----
     Pace & Barry (1997), StatLib `cal_housing`; 1990 US census block groups. MedInc is in tens of thousands of

@@ -28,6 +28,14 @@ class RowTable:
         Feature names; empty when X was not given.
     n_non_finite : int
         Scores that are NaN or infinite; such rows are in no table.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> nlis.top_rows(np.array([0.1, 0.7, 0.2]), k=2, X=X).X
+    array([[3., 4.],
+           [5., 6.]])
     """
 
     indices: np.ndarray

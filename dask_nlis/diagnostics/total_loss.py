@@ -9,7 +9,7 @@ import numpy as np
 from dask_nlis import phase
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, InputTypeError
-from dask_nlis.matrix import Finding, Job, check_finite, dual_matrix, leaves, map_blocks
+from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, dual_matrix, leaves, map_blocks
 from dask_nlis.matrix.tasks import overflow
 from dask_nlis.problem import Problem, check_theta
 
@@ -66,6 +66,8 @@ def total_loss(
     """
     if y is None:
         raise InputTypeError(f"y is None, but {type(problem.loss).__name__} needs labels; give an array of shape (n,)")
+    if theta is None:
+        raise InputTypeError("theta is None; give numbers of shape (p,) or (k, p)")
     try:
         table = np.atleast_2d(np.asarray(theta, dtype=np.float64))
     except (TypeError, ValueError) as cause:
@@ -84,6 +86,13 @@ def total_loss(
     )
     source = matrix.source
     thetas = np.stack([check_theta(problem, row, source.n_columns, source.names) for row in table])
+    totals, _ = summed_losses(matrix, problem, thetas)
+    return float(totals[0]) if np.ndim(theta) == 1 else totals
+
+
+def summed_losses(matrix: TallMatrix, problem: Problem, thetas: np.ndarray) -> tuple[np.ndarray, int]:
+    """Losses of checked thetas (k, p) over the rows behind a matrix, (k,), and how many rows were dropped. One read."""
+    source = matrix.source
     lazy = map_blocks(
         matrix,
         loss_block,
@@ -96,9 +105,10 @@ def total_loss(
     )
     blocks = phase.blocks_of(lazy, "nlis-loss", n_rows=source.n_rows, n_bytes=source.n_bytes)
     parts = [block[0, 0] for block in blocks]
-    check_finite(reduce(Finding.plus, (finding for _, finding in parts)), source.names, "in all")
+    found = reduce(Finding.plus, (finding for _, finding in parts))
+    check_finite(found, source.names, "in all")
     totals = np.array([math.fsum(column) for column in zip(*(losses for losses, _ in parts), strict=True)])
-    return float(totals[0]) if np.ndim(theta) == 1 else totals
+    return totals, found.n_dropped
 
 
 def loss_block(

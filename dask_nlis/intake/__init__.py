@@ -14,6 +14,7 @@ from dask_nlis.intake.zarr_files import (
     regular,
     score_record,
     scratch_scores,
+    write_rows,
     write_scores,
 )
 
@@ -40,5 +41,6 @@ __all__ = [
     "scratch_scores",
     "standardize",
     "take_in",
+    "write_rows",
     "write_scores",
 ]

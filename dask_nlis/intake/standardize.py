@@ -1,6 +1,5 @@
 """Centre and scale columns: one read, lazily applied, with the way back for theta."""
 
-from functools import reduce
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -23,6 +22,11 @@ class Standardization:
         Of the columns of X, in their units.
     y_mean, y_scale : float or None
         Of y, in its units; None when no y was given.
+
+    Examples
+    --------
+    >>> Standardization(np.array([2.0]), np.array([4.0])).to_raw([8.0, 1.0])
+    array([ 2., -3.])
     """
 
     mean: np.ndarray
@@ -63,7 +67,14 @@ class Standardization:
 
 
 class Standardized(NamedTuple):
-    """X and y with columns of mean 0 and standard deviation 1, and the transform that made them."""
+    """X and y with columns of mean 0 and standard deviation 1, and the transform that made them.
+
+    Examples
+    --------
+    >>> X, y, transform = standardize(np.array([[1.0], [3.0]]))
+    >>> X.ravel(), y
+    (array([-1.,  1.]), None)
+    """
 
     X: Any
     y: Any
@@ -71,10 +82,11 @@ class Standardized(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Count, mean and sum of squared deviations of the columns of a set of rows."""
+    """Count, mean (as a sum of two parts) and sum of squared deviations of the columns of a block."""
 
     n: int
     mean: np.ndarray
+    rest: np.ndarray
     m2: np.ndarray
 
 
@@ -111,24 +123,24 @@ def standardize(X: Any, y: Any = None, *, block_bytes: int | None = None) -> Sta
     (array([-1.,  1.]), array([-1.,  1.]), 5.0)
     """
     rows = take_in(X, y, block_bytes=block_bytes)
-    moments = _moments(rows)
-    std = np.sqrt(moments.m2 / moments.n)
+    mean, std = _moments(rows)
     # Rounding leaves a constant column a deviation of order eps |mean|, not 0.
-    constant = std <= 10 * np.finfo(np.float64).eps * np.abs(moments.mean)
+    constant = std <= 10 * np.finfo(np.float64).eps * np.abs(mean)
     scale = np.where(constant, 1.0, std)
     d = rows.n_columns
     transform = Standardization(
-        mean=moments.mean[:d],
+        mean=mean[:d],
         scale=scale[:d],
-        y_mean=None if rows.y is None else float(moments.mean[d]),
+        y_mean=None if rows.y is None else float(mean[d]),
         y_scale=None if rows.y is None else float(scale[d]),
     )
     new_x = _apply(X, rows.x, transform.mean, transform.scale, rows.names)
-    new_y = None if rows.y is None else _apply(y, rows.y, moments.mean[d], scale[d], None)
+    new_y = None if rows.y is None else _apply(y, rows.y, mean[d], scale[d], None)
     return Standardized(new_x, new_y, transform)
 
 
-def _moments(rows: Rows) -> Moments:
+def _moments(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """Means and population standard deviations of the columns of X and of y, from one read."""
     arrays = [rows.x, "ij"] if rows.y is None else [rows.x, "ij", rows.y, "ij"[: rows.y.ndim]]
     lazy = da.blockwise(
         _block_moments,
@@ -141,14 +153,14 @@ def _moments(rows: Rows) -> Moments:
         align_arrays=False,
     )
     blocks = phase.blocks_of(lazy, "nlis-standardize", n_rows=rows.n_rows, n_bytes=rows.n_bytes)
-    moments = reduce(_merged, (block[0, 0] for block in blocks))
-    bad = ~np.isfinite(moments.m2)
+    mean, std = _together([block[0, 0] for block in blocks if block[0, 0].n])
+    bad = ~np.isfinite(std)
     if bad.any():
         names = [*rows.names, "y"]
         raise NonFiniteError(
             f"column {names[int(np.argmax(bad))]!r} holds NaN, an infinity or values that overflow; clean it first"
         )
-    return moments
+    return mean, std
 
 
 def _block_moments(x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
@@ -156,22 +168,26 @@ def _block_moments(x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
     table = np.asarray(x, dtype=np.float64)
     if y is not None:
         table = np.column_stack([table, np.asarray(y, dtype=np.float64).reshape(-1)])
+    n, d = table.shape
     with np.errstate(all="ignore"):
-        mean = table.mean(axis=0) if len(table) else np.zeros(table.shape[1])
-        # The second pass over the block removes what the rounding of the mean left (Chan et al. 1983).
-        mean = mean + (table - mean).mean(axis=0) if len(table) else mean
-        out[0, 0] = Moments(len(table), mean, ((table - mean) ** 2).sum(axis=0))
+        mean = table.mean(axis=0) if n else np.zeros(d)
+        # What the rounding of the mean left over counts beside an offset of many standard deviations.
+        deviation = table - mean
+        rest = deviation.mean(axis=0) if n else np.zeros(d)
+        out[0, 0] = Moments(n, mean, rest, ((deviation - rest) ** 2).sum(axis=0))
     return out
 
 
-def _merged(a: Moments, b: Moments) -> Moments:
-    """Moments of two sets of rows together (Chan, Golub & LeVeque 1983)."""
-    n = a.n + b.n
-    if not a.n or not b.n:
-        return a if a.n else b
+def _together(parts: list[Moments]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of all blocks (Chan, Golub & LeVeque 1983, pairwise formula for many sets at once)."""
     with np.errstate(all="ignore"):
-        delta = b.mean - a.mean
-        return Moments(n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta**2 * (a.n / n * b.n))
+        counts = np.array([part.n for part in parts], dtype=np.longdouble)[:, None]
+        means = np.array([part.mean for part in parts], dtype=np.longdouble) + np.array([part.rest for part in parts])
+        total = counts.sum()
+        mean = (means * (counts / total)).sum(axis=0)
+        between = ((means - mean) ** 2 * (counts / total)).sum(axis=0)
+        within = np.sum([part.m2 / total for part in parts], axis=0)
+        return np.asarray(mean, dtype=np.float64), np.asarray(np.sqrt(between + within), dtype=np.float64)
 
 
 def _apply(given: Any, lazy: da.Array, mean: Any, scale: Any, names: tuple[str, ...] | None) -> Any:

@@ -5,6 +5,7 @@ Blocks are whole shards, or whole chunks where there are no shards, so that no s
 
 import hashlib
 import os
+import re
 import tempfile
 import uuid
 import weakref
@@ -13,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import dask.array as da
 import numpy as np
@@ -24,8 +24,10 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ex
 from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore
 
+from dask_nlis import phase
 from dask_nlis.blocks import is_regular, starts
-from dask_nlis.errors import InputError, MissingDataError
+from dask_nlis.errors import InputError, InputTypeError, MissingDataError
+from dask_nlis.intake.names import column_names
 
 
 class Reader:
@@ -111,7 +113,7 @@ def open_stored(array: "zarr.Array[Any]", chunks: Sequence[int]) -> da.Array:
 def check_path(argument: str, path: str | os.PathLike[str]) -> str:
     """Return the path as text; a URL that carries a user name or a password is refused, unprinted."""
     text = os.fspath(path)
-    if "://" in text and "@" in urlsplit(text).netloc:
+    if re.search(r"://[^/]*@", text):  # also in chained URLs such as simplecache::s3://...
         raise InputError(
             f"{argument} is a URL with credentials in it; give the URL without, and the credentials by environment"
         )
@@ -125,7 +127,8 @@ def open_zarr(argument: str, path: str | os.PathLike[str]) -> "zarr.Array[Any] |
         raise MissingDataError(f"{argument}={text!r} does not exist; check the path")
     try:
         # A local path is opened as LocalStore by zarr itself; consolidated metadata could hide newer arrays.
-        return zarr.open(text, mode="r")
+        # Absolute, since a relative store would follow the working directory of this process or a worker's.
+        return zarr.open(text if "://" in text else os.path.abspath(text), mode="r")
     except (FileNotFoundError, KeyError, ValueError) as cause:
         kind = "a folder" if os.path.isdir(text) else "a file"
         what = kind if "://" not in text else "a URL"
@@ -142,8 +145,10 @@ def list_arrays(group: zarr.Group) -> str:
 
 def member(argument: str, group: zarr.Group, name: str) -> "zarr.Array[Any]":
     """Return an array of a group by name, or raise listing what is there."""
-    if ".." in name.split("/"):
-        raise InputError(f"{argument}={name!r} leaves the group; give the name of an array inside it")
+    if not isinstance(name, str):
+        raise InputTypeError(f"{argument} is {type(name).__name__}; give the name of an array in the group")
+    if not name or {".", ".."} & set(re.split(r"[/\\]", name)):
+        raise InputError(f"{argument}={name!r} names no array of this group; it holds: {list_arrays(group)}")
     found = group.get(name)
     if not isinstance(found, zarr.Array):
         raise InputError(f"{argument}={name!r} is no array of this group; it holds: {list_arrays(group)}")
@@ -169,6 +174,19 @@ def create_scores(store: Any, name: str, chunks: Sequence[int], overwrite: bool 
         config={"write_empty_chunks": True},
         overwrite=overwrite,
     )
+
+
+def write_rows(path: str | os.PathLike[str], X: da.Array, y: da.Array) -> None:
+    """Write X (n, d) and y (n,) to a new Zarr group, one chunk a block, feature names as an attribute of X."""
+    group = zarr.create_group(LocalStore(os.path.abspath(path)), zarr_format=3)
+    for name, array in (("X", X), ("y", y)):
+        rows = array.chunks[0][0]
+        target = group.create_array(name, shape=array.shape, chunks=(rows, *array.shape[1:]), dtype=array.dtype)
+        names = column_names(array)
+        if names is not None:
+            target.update_attributes({"feature_names": list(names)})
+        for start, block in zip(starts(array.chunks[0]), phase.blocks_of(array, "nlis-write"), strict=True):
+            target[int(start) : int(start) + len(block)] = block
 
 
 class ScoreRecord(NamedTuple):

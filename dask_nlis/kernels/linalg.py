@@ -51,9 +51,18 @@ def squared_row_norms(a: Array) -> Array:
     return xp.sum(a * a, axis=1)
 
 
-def leverage(rows: Array, whitener: Array) -> Array:
-    """Leverage of rows of F, given W with F W orthonormal: squared row norms of F W, (m, p) -> (m,)."""
-    return squared_row_norms(rows @ whitener)
+def whitened(rows: Array, whitener: Array, correction: Array | None) -> Array:
+    """F W, or (F W) C: rows that are orthonormal together, (m, p) -> (m, rank).
+
+    W C is never formed: C was made from F W as rounded, and undoes that rounding only when applied to it.
+    """
+    first = rows @ whitener
+    return first if correction is None else first @ correction
+
+
+def leverage(rows: Array, whitener: Array, correction: Array | None = None) -> Array:
+    """Leverage of rows of F: squared row norms of F W C, (m, p) -> (m,)."""
+    return squared_row_norms(whitened(rows, whitener, correction))
 
 
 class Spectrum(NamedTuple):
@@ -66,6 +75,7 @@ class Spectrum(NamedTuple):
     whitener: np.ndarray  # (p, rank)
     null_space: np.ndarray  # (p, p - rank), in scaled columns
     ambiguous: tuple[float, ...]  # singular values near the tolerance, relative to the largest
+    involved: tuple[int, ...]  # columns with a part in their singular vectors
 
 
 def spectrum(r: np.ndarray) -> Spectrum:
@@ -77,13 +87,13 @@ def spectrum(r: np.ndarray) -> Spectrum:
     """
     p = r.shape[1]
     scale = power_of_two_scale(r)
-    u, s, vt = np.linalg.svd(r * scale)
-    del u
+    _, s, vt = np.linalg.svd(r * scale)
     tolerance = 10 * p * np.finfo(np.float64).eps
     largest = s[0] if p else 0.0
     kept = s > tolerance * largest if largest > 0 else np.zeros(p, dtype=bool)
     rank = int(kept.sum())
-    whitener = scale[:, None] * (vt[:rank].T / s[:rank])
+    with np.errstate(over="ignore"):  # columns below 1e-308 / sigma; the caller refuses them
+        whitener = scale[:, None] * (vt[:rank].T / s[:rank])
     relative = s / largest if largest > 0 else s
     floor = max(tolerance / 10, 8 * np.finfo(np.float64).eps)
     near = np.where(kept, relative < 1000 * tolerance, relative > floor)
@@ -95,6 +105,7 @@ def spectrum(r: np.ndarray) -> Spectrum:
         whitener=whitener,
         null_space=vt[rank:].T,
         ambiguous=tuple(float(v) for v in relative[near]),
+        involved=tuple(int(j) for j in np.flatnonzero(np.abs(vt[near]).max(axis=0, initial=0.0) > 0.1)),
     )
 
 
@@ -111,4 +122,5 @@ def power_of_two_scale(r: np.ndarray) -> np.ndarray:
     # Norms of columns brought near 1 first: 1e200 squared would overflow, 1e-200 vanish.
     norms = np.sqrt((np.ldexp(r, -top) ** 2).sum(axis=0))
     _, rest = np.frexp(norms)
-    return np.where(largest > 0, np.ldexp(1.0, -(top + rest)), 1.0)
+    # 2^1023 is the largest power there is: subnormal columns stay below 1/2.
+    return np.where(largest > 0, np.ldexp(1.0, np.minimum(-(top + rest), 1023)), 1.0)

@@ -40,7 +40,7 @@ class Plain:
         return tuple(names)
 
     def rows(self, x: Array, y: Array | None) -> Array:
-        """X itself."""
+        """Return x."""
         return x
 
     def squared_norms(self, x: Array, y: Array | None) -> Array:

@@ -12,7 +12,7 @@ from dask.layers import ArrayValuesDep
 from dask_nlis import phase
 from dask_nlis.blocks import starts
 from dask_nlis.intake import Rows
-from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule
+from dask_nlis.matrix.rules import Dual, Reference, Rule
 from dask_nlis.matrix.tasks import Job, rows_block
 from dask_nlis.nouns import noun
 from dask_nlis.problem import Problem
@@ -23,6 +23,16 @@ class TallMatrix:
     """A tall matrix with one row a data row, lazy and never formed.
 
     Made by `dual_matrix` and `reference_matrix`, or from any 2-D array. Reads nothing.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> A = nlis.reference_matrix(nlis.Problem(nlis.Linear()), np.eye(2), np.array([3.0, 4.0]))
+    >>> A.columns
+    ('x0', 'x1', 'intercept', 'f(0), with label')
+    >>> A.to_dask_array().compute()
+    array([[ 1.,  0.,  1., -3.],
+           [ 0.,  1.,  1., -4.]])
     """
 
     source: Rows
@@ -48,13 +58,7 @@ class TallMatrix:
     @property
     def problem(self) -> Problem | None:
         """The problem behind it; None for a plain array."""
-        return (
-            None
-            if isinstance(self.rule, Plain)
-            else self.rule.problem
-            if isinstance(self.rule, Dual | Reference)
-            else None
-        )
+        return self.rule.problem if isinstance(self.rule, Dual | Reference) else None
 
     @property
     def theta(self) -> np.ndarray | None:

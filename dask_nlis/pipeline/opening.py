@@ -5,15 +5,15 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-import zarr
 
 from dask_nlis.blocks import row_chunks
+from dask_nlis.errors import InputError, NlisError
 from dask_nlis.factor import Factor
-from dask_nlis.intake import open_stored
+from dask_nlis.intake import default_names, name_columns, open_stored
 from dask_nlis.pipeline.run_noun import Run
 from dask_nlis.refit import Fit
 from dask_nlis.sample import Sample
-from dask_nlis.store import open_complete, read_noun, stored_array
+from dask_nlis.store import Group, open_complete, read_noun, stored_array
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
@@ -34,6 +34,8 @@ def open_run(path: str | os.PathLike[str]) -> Run:
         If there is no run at the path.
     IncompleteRunError
         If the run was never finished.
+    InputError
+        If something in the store is damaged or of another version.
 
     Examples
     --------
@@ -45,13 +47,23 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     True
     """
     group, manifest = open_complete(path)
+    try:
+        return _read(group, manifest, os.fspath(path))
+    except NlisError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as cause:
+        detail = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+        raise InputError(f"path={os.fspath(path)!r} is damaged ({detail}); run again under a new path") from cause
+
+
+def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
     sample_x, sample_y = (np.asarray(stored_array(group, f"data/{name}")[...]) for name in ("X", "y"))
     fit = Fit.from_dict(read_noun(group, "fit"))
     known: dict[str, Any] = {name: read_noun(group, name) if name in group else None for name in ("factor", "pilot")}
     return Run(
         problem=fit.problem,
         factor=None if known["factor"] is None else Factor.from_dict(known["factor"]),
-        scores=stored_scores(group),
+        scores=named_scores(stored_scores(group), fit.feature_names),
         sample=Sample.from_dict(read_noun(group, "sample")),
         sample_X=sample_x,
         sample_y=sample_y,
@@ -59,11 +71,16 @@ def open_run(path: str | os.PathLike[str]) -> Run:
         pilot=None if known["pilot"] is None else Fit.from_dict(known["pilot"]),
         total_loss=float(manifest["total_loss"]),
         manifest=manifest,
-        path=os.fspath(path),
+        path=path,
     )
 
 
-def stored_scores(group: zarr.Group) -> da.Array:
+def stored_scores(group: Group) -> da.Array:
     """Scores of a run as a lazy Dask array, one block a stored chunk."""
     array = stored_array(group, "scores")
     return open_stored(array, row_chunks(array.shape[0], array.chunks[0]))
+
+
+def named_scores(scores: da.Array, names: tuple[str, ...]) -> da.Array:
+    """Send the feature names along with the scores, where they are the user's."""
+    return scores if names == default_names(len(names)) else name_columns(scores, names)

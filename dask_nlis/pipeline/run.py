@@ -11,23 +11,22 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-import zarr
 
 from dask_nlis import phase
 from dask_nlis.blocks import starts
-from dask_nlis.diagnostics import total_loss
+from dask_nlis.diagnostics import summed_losses
 from dask_nlis.errors import InputError, InputTypeError, NlisError
 from dask_nlis.factor import Factor, factorize
 from dask_nlis.intake import ScoreRecord, create_scores, give_back, regular, score_record, write_scores
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
-from dask_nlis.pipeline.opening import stored_scores
+from dask_nlis.pipeline.opening import named_scores, stored_scores
 from dask_nlis.pipeline.pilot import rough_fit
 from dask_nlis.pipeline.run_noun import Run
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, fit_rows
 from dask_nlis.sampling import check_draw, draw_stage
 from dask_nlis.scores import lazy_leverage, lazy_norms
-from dask_nlis.store import FORMAT, check_free, create, finish, write_array, write_noun, write_records
+from dask_nlis.store import FORMAT, Group, check_free, create, finish, write_array, write_noun, write_records
 
 SCORES = ("leverage", "norm")
 
@@ -53,6 +52,9 @@ def run(
     Reads X 5 times: 2 for the pilot, 2 for factor and scores, 1 for the total loss (3 in all when theta is
     given; 1 less for norm scores), plus the blocks of the drawn rows; one more a factor when its condition exceeds 1e3.
     `Run.reads` says how many there were. Scores go to the store block by block.
+
+    The pilot is stage 0 of the seed and the sample stage 1, so that the two are independent; with `theta` given
+    the sample is that of `draw(scores, size, scheme=scheme, seed=seed)`.
 
     Parameters
     ----------
@@ -137,17 +139,21 @@ def run(
     group = None if path is None else create(path, manifest)
     lazy = lazy_norms(matrix) if factor is None else lazy_leverage(matrix, factor)
     values, records = _score(lazy, matrix, group)
+    values = named_scores(values, names)
     reads["scores"] = 1
     if factor is not None:
         _check_total(records, factor)
     # The pilot was stage 0 of the same seed, so that its rows and these are drawn independently.
     sample = draw_stage(values, size, scheme, seed, stage=0 if first is None else 1)
+    if not len(sample):
+        raise InputError(f"size={size} gave an empty sample at seed={seed}; give a larger size")
     taken_x, taken_y = (np.asarray(part, dtype=np.float64) for part in sample.take(X, y))
     taken_y = taken_y.reshape(-1)
     fit = fit_rows(problem, taken_x, taken_y, sample.weights, names, start=matrix.theta)
-    loss = float(total_loss(problem, X, y, fit.theta, **options))
+    (loss,), n_dropped = summed_losses(matrix, problem, fit.theta[None])
     reads["total loss"] = 1
-    manifest |= {"state": "complete", "reads": reads, "total_loss": loss, "finished": _now()}
+    manifest |= {"state": "complete", "reads": reads, "n_dropped": n_dropped, "total_loss": float(loss)}
+    manifest |= {"finished": _now()}
     done = Run(
         problem=problem,
         factor=factor,
@@ -157,7 +163,7 @@ def run(
         sample_y=taken_y,
         fit=fit,
         pilot=first,
-        total_loss=loss,
+        total_loss=float(loss),
         manifest=manifest,
         path=None if path is None else os.fspath(path),
     )
@@ -166,7 +172,7 @@ def run(
     return done
 
 
-def _score(lazy: da.Array, matrix: TallMatrix, group: zarr.Group | None) -> tuple[da.Array, Sequence[ScoreRecord]]:
+def _score(lazy: da.Array, matrix: TallMatrix, group: Group | None) -> tuple[da.Array, Sequence[ScoreRecord]]:
     """Compute the scores once: block by block into the store, or held in memory; with one record a block."""
     source = matrix.source
     if group is None:
@@ -226,7 +232,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _write(group: zarr.Group, path: Path, done: Run, records: Sequence[ScoreRecord]) -> None:
+def _write(group: Group, path: Path, done: Run, records: Sequence[ScoreRecord]) -> None:
     for name, part in (("factor", done.factor), ("sample", done.sample), ("fit", done.fit), ("pilot", done.pilot)):
         if part is not None:
             write_noun(group, name, part.to_dict())

@@ -38,6 +38,14 @@ class Run:
         Data, sizes, seed, versions, chunks, reads of X by phase.
     path : str or None
         Where the store is.
+
+    Examples
+    --------
+    >>> import dask_nlis as nlis
+    >>> X, y = nlis.datasets.california_housing(standardized=True)
+    >>> job = nlis.run(nlis.Problem(nlis.Linear()), X, y, size=300, seed=0)
+    >>> job.sample.n_rows, job.sample_X.shape == (len(job.sample), 8), job.fit.names[0]
+    (20640, True, 'MedInc')
     """
 
     problem: Problem
@@ -57,9 +65,16 @@ class Run:
         """Full reads of X by phase; the blocks of drawn rows come on top."""
         return dict(self.manifest["reads"])
 
+    @property
+    def n_dropped(self) -> int:
+        """Rows left out by missing="drop"."""
+        return int(self.manifest["n_dropped"])
+
     def _summary(self) -> dict[str, Any]:
+        dropped = {"n_dropped": self.n_dropped} if self.n_dropped else {}
         return {
             "n_rows": self.sample.n_rows,
+            **dropped,
             "drawn": len(self.sample),
             "rank": None if self.factor is None else self.factor.rank,
             "ok": self.fit.ok,

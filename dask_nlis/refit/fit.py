@@ -35,6 +35,13 @@ class Fit:
         Decrease that the local quadratic still promises inside the set, relative to the loss; ok below 1e-8.
     n_rows : int
         Rows fitted on.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> problem = nlis.Problem(nlis.Linear(intercept=False), constraint=nlis.Ball(1.0))
+    >>> nlis.refit(problem, np.array([[1.0]]), np.array([5.0]), np.ones(1))
+    Fit(ok=True, loss=16, p=1, n_rows=1, active=('ball of radius 1',))
     """
 
     problem: Problem

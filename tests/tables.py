@@ -1,0 +1,87 @@
+"""The one table of what every law runs over. A new activation, model, loss, label mode or set is one line here."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import mpmath as mp
+import numpy as np
+
+from dask_nlis import Ball, Box, Identity, Linear, Logistic, SingleIndex, SquaredError, Swish, Tanh
+
+
+class Phi(NamedTuple):
+    """An activation beside its definition in mpmath; `steepness` is the factor on t inside its exponential."""
+
+    activation: Any
+    value: Callable[[Any], Any]
+    derivative: Callable[[Any], Any]
+    steepness: float = 1.0
+
+
+def _sigma(t):
+    return 1 / (1 + mp.exp(-t))
+
+
+def _bump(t):
+    return mp.sech(t / 2) ** 2 / 4  # the derivative of sigma; 1 - sigma would cancel
+
+
+def _swish(c1: float, c2: float, zeta: float = 1.0) -> Phi:
+    def rise():  # formed at the precision of the call
+        return mp.sqrt(c2) - mp.sqrt(c1)
+
+    return Phi(
+        Swish(c1, c2, zeta),
+        lambda t: t * (mp.sqrt(c1) + rise() * _sigma(zeta * t)),
+        lambda t: mp.sqrt(c1) + rise() * (_sigma(zeta * t) + zeta * t * _bump(zeta * t)),
+        abs(zeta),
+    )
+
+
+ACTIVATIONS: dict[str, Phi] = {
+    "identity": Phi(Identity(), lambda t: t, lambda t: mp.mpf(1)),
+    "logistic": Phi(Logistic(), _sigma, _bump),  # phi(0) is not 0: the naive secant cancels
+    "tanh": Phi(Tanh(), mp.tanh, lambda t: mp.sech(t) ** 2),
+    "swish 1, 2": _swish(1, 2),  # the paper's experiments
+    "swish 0, 1": _swish(0, 1),  # c1 = 0: the secant vanishes in the left tail
+    "swish 0.5, 3, steep": _swish(0.5, 3, 40),  # a transition narrower than the grid of labels
+    "swish 1, 4, falling": _swish(1, 4, -2),  # a negative zeta swaps the tails
+    "swish 2, 2": _swish(2, 2),  # c1 = c2: a straight line
+}
+
+MODELS: dict[str, Any] = {
+    "linear": Linear(),
+    "linear, no intercept": Linear(intercept=False),
+    **{name: SingleIndex(phi.activation) for name, phi in ACTIVATIONS.items()},
+    "logistic, no intercept": SingleIndex(Logistic(), intercept=False),
+    "swish, no intercept": SingleIndex(Swish(1, 2), intercept=False),
+}
+
+LOSSES: dict[str, Any] = {
+    "squared": SquaredError(),
+}
+
+#: Labels from (prediction, generator); None leaves the loss out.
+LABELS: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray | None]] = {
+    "no labels": lambda f, rng: None,
+    "noisy": lambda f, rng: f + rng.normal(size=f.shape),
+    "huge": lambda f, rng: 1e12 * rng.normal(size=f.shape),  # f vanishes beside f(0)
+    "beyond squaring": lambda f, rng: 1e200 * rng.normal(size=f.shape),  # y^2 overflows
+    "zero": lambda f, rng: np.zeros_like(f),  # f(0) = 0 wherever phi(0) = 0
+    "equal to f": lambda f, rng: f.copy(),  # the residual is exactly 0
+}
+
+#: Sets of theta of length 4.
+SETS: dict[str, Any] = {
+    "none": None,
+    "ball": Ball(0.7),
+    "ball off the origin": Ball(0.5, [1.0, -1.0, 0.0, 2.0]),  # the origin lies outside
+    "box": Box(-0.3, 0.2),
+    "box with open sides": Box([0.0, -np.inf, -1.0, -np.inf], [np.inf, 0.5, 1.0, np.inf]),
+    "box with a fixed entry": Box([0.25, -1.0, -1.0, -1.0], [0.25, 1.0, 1.0, 1.0]),
+}
+
+
+def slope_scale(model: Any) -> float:
+    """Steepness of the model's activation, 1 where the table has none."""
+    return next((phi.steepness for phi in ACTIVATIONS.values() if phi.activation == model.activation), 1.0)

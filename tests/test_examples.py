@@ -1,0 +1,56 @@
+"""The examples run, say what they promise, and are listed with the sources of their data."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import dask_nlis as nlis
+from dask_nlis.datasets.california import FEATURES
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def _load(name):
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _run(*arguments):
+    return CliRunner().invoke(_load("california").main, [*map(str, arguments), "--size", "100"], catch_exceptions=False)
+
+
+def test_california_prints_run_fit_excess_loss_and_ten_rows():
+    result = _run()
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0].startswith("Run(n_rows=20_640")
+    assert [line.split()[0] for line in lines[1:10]] == [*FEATURES, "intercept"]
+    # A sample of 100 rows loses a few per cent against all rows; exp(-1) would be more than a third.
+    assert float(re.search(r"log excess loss.*: (-?\d+\.\d+)$", result.output, re.MULTILINE)[1]) < -1
+    assert len(lines) == 21
+    assert lines[11].startswith("row 19006, leverage 0.")
+    assert "'AveOccup': 119.4" in lines[11]
+
+
+def test_california_keeps_its_run_in_a_folder_and_overwrites_none(tmp_path):
+    result = _run(tmp_path / "kept")
+    made = nlis.open_run(tmp_path / "kept" / "run.zarr")
+    assert f"drawn={len(made.sample)}" in result.output
+    with pytest.raises(FileExistsError):
+        _run(tmp_path / "kept")
+    assert nlis.open_run(tmp_path / "kept" / "run.zarr") == made
+
+
+def test_every_example_and_data_file_is_listed_in_the_readme():
+    readme = (EXAMPLES / "README.md").read_text("utf-8")
+    for script in EXAMPLES.glob("*.py"):
+        assert f"python examples/{script.name}" in readme
+    for data in (EXAMPLES / "data").iterdir():
+        assert f"`data/{data.name}`" in readme
+    for named in re.findall(r"`data/([^`]+)`", readme):
+        assert (EXAMPLES / "data" / named).is_file()

@@ -1,0 +1,187 @@
+"""Laws of the code itself, read off its syntax trees and its packaging."""
+
+import ast
+import inspect
+import re
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import dask_nlis as nlis
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "dask_nlis"
+FILES = sorted(PACKAGE.rglob("*.py"))
+TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8")) for path in FILES}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def _nodes(kind):
+    return [(name, node) for name, tree in TREES.items() for node in ast.walk(tree) if isinstance(node, kind)]
+
+
+def _imports():
+    """Every module imported anywhere in the package, as (file, dotted name)."""
+    found = []
+    for name, node in _nodes(ast.Import | ast.ImportFrom):
+        if isinstance(node, ast.Import):
+            found += [(name, alias.name) for alias in node.names]
+        else:
+            assert node.level == 0, f"{name} imports relatively"
+            found += [(name, node.module)] + [(name, f"{node.module}.{alias.name}") for alias in node.names]
+    return found
+
+
+def _called(node):
+    return ast.unparse(node.func)
+
+
+def test_nothing_is_unpickled_or_executed():
+    modules = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "subprocess", "pty"}
+    assert not [(file, name) for file, name in _imports() if name.partition(".")[0] in modules]
+    calls = {"eval", "exec", "compile", "__import__", "importlib.import_module", "os.system", "os.popen"}
+    assert not [(file, _called(node)) for file, node in _nodes(ast.Call) if _called(node) in calls]
+    loads = {"yaml.load", "torch.load", "np.lib.format.read_array", "da.from_npy_stack"}
+    assert not [(file, _called(node)) for file, node in _nodes(ast.Call) if _called(node) in loads]
+
+
+def test_no_option_opens_a_door():
+    for file, node in _nodes(ast.keyword):
+        assert node.arg not in ("allow_pickle", "shell") or not node.value.value, f"{file}:{node.value.lineno}"
+
+
+def test_files_are_short_and_named_for_what_they_hold():
+    long = {name: text.count("\n") for name in TREES if (text := (PACKAGE / name).read_text("utf-8")).count("\n") > 350}
+    assert not long
+    words = {"utils", "util", "core", "common", "base", "helpers", "misc", "tools"}
+    assert not [name for name in TREES if words & set(re.split(r"[/.]", name))]
+
+
+def test_distributed_and_progress_live_in_phase_alone():
+    for name in ("distributed", "rich.progress"):
+        users = {file for file, module in _imports() if module == name or module.startswith(f"{name}.")}
+        assert users == {"phase.py"}
+
+
+def test_computing_is_left_to_phase():
+    attributes = {"compute", "persist", "compute_chunk_sizes", "get_sync"}
+    found = [(file, _called(node)) for file, node in _nodes(ast.Call) if isinstance(node.func, ast.Attribute)]
+    by_hand = {(file, called) for file, called in found if called.rpartition(".")[2] in attributes}
+    # The demo takes the built-in data into memory, to compare with the fit on all rows.
+    assert {file for file, _ in by_hand} <= {"cli/demo.py"}
+
+
+def test_every_map_over_blocks_names_dtype_meta_and_a_fixed_token():
+    calls = [(file, node) for file, node in _nodes(ast.Call) if _called(node) in ("da.blockwise", "da.map_blocks")]
+    assert len(calls) >= 4
+    for file, node in calls:
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        assert {"dtype", "meta", "token"} <= set(given), f"{file}:{node.lineno}"
+        if isinstance(given["token"], ast.Constant):
+            assert given["token"].value.startswith("nlis-")
+    # The one wrapper takes the token as a label and hands it on.
+    wrapped = [(file, node) for file, node in _nodes(ast.Call) if _called(node) == "map_blocks"]
+    assert len(wrapped) >= 4
+    for file, node in wrapped:
+        assert isinstance(node.args[2], ast.Constant), f"{file}:{node.lineno}"
+        assert node.args[2].value.startswith("nlis-")
+        assert "meta" in {keyword.arg for keyword in node.keywords}
+
+
+#: Public functions and classes; exceptions and warnings document themselves in a line.
+DOCUMENTED = {
+    name: value
+    for module in (nlis, nlis.datasets)
+    for name in module.__all__
+    if inspect.isroutine(value := getattr(module, name))
+    or (inspect.isclass(value) and not issubclass(value, BaseException))
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_every_public_name_has_an_example(name):
+    examples = [line for line in inspect.getdoc(DOCUMENTED[name]).splitlines() if line.startswith(">>> ")]
+    assert examples
+
+
+@pytest.mark.parametrize("name", [name for name in DOCUMENTED if inspect.isroutine(DOCUMENTED[name])])
+def test_public_functions_describe_their_arguments_results_and_errors(name):
+    function = DOCUMENTED[name]
+    text = inspect.getdoc(function)
+    sections = dict(re.findall(r"^(\w+)\n-{3,}\n(.*?)(?=^\w[\w ]*\n-{3,}|\Z)", text, re.MULTILINE | re.DOTALL))
+    assert {"Parameters", "Returns", "Raises"} <= set(sections)
+    described = {
+        word.strip(" *")
+        for line in re.findall(r"^(\S.*?) : ", sections["Parameters"], re.MULTILINE)
+        for word in line.split(",")
+    }
+    assert described == set(inspect.signature(function).parameters)
+
+
+#: What the library stands on, and what a person may add.
+CORE = {
+    "numpy", "scipy", "dask[array]", "distributed", "zarr", "array-api-compat", "threadpoolctl", "click", "rich",
+    "tenacity",  # the retries of a read inside its task
+}  # fmt: skip
+EXTRAS = {
+    "gpu12": {"cupy-cuda12x"},
+    "gpu13": {"cupy-cuda13x"},
+    "plot": {"matplotlib"},
+    "torch": {"torch"},
+    "jax": {"jax"},
+    "sklearn": {"scikit-learn"},
+    "dataframe": {"pandas", "pyarrow"},
+    "xarray": {"xarray"},
+    "dashboard": {"bokeh"},
+    "tls": {"cryptography"},
+    "test": {
+        "pytest", "hypothesis", "mpmath", "statsmodels", "scikit-learn", "array-api-strict", "pytest-timeout",
+        "jsonschema", "pyyaml",
+    },
+    "test-all": {"dask-nlis[dataframe,jax,plot,test,torch,xarray]"},
+    "dev": {"ruff", "mypy", "import-linter", "codespell", "pre-commit"},
+}  # fmt: skip
+FLOORS = {"numpy": "2", "dask[array]": "2026.7.1", "distributed": "2026.7.1", "zarr": "3.1"}
+
+
+def _split(requirement):
+    name, _, floor = requirement.partition(">=")
+    return name.strip(), floor.strip()
+
+
+def test_dependencies_and_extras_are_the_agreed_ones():
+    needed = dict(map(_split, PROJECT["dependencies"]))
+    assert set(needed) == CORE
+    assert {name: needed[name] for name in FLOORS} == FLOORS
+    assert {
+        extra: {_split(one)[0] for one in listed} for extra, listed in PROJECT["optional-dependencies"].items()
+    } == EXTRAS
+    assert PROJECT["requires-python"] == ">=3.11"
+
+
+def test_what_is_imported_is_declared_and_the_reverse():
+    imported = {module.partition(".")[0] for _, module in _imports()} - set(sys.stdlib_module_names) - {"dask_nlis"}
+    names = {"dask[array]": "dask", "array-api-compat": "array_api_compat"}
+    core = {names.get(name, name) for name in CORE}
+    assert core <= imported
+    assert imported - core <= {"pandas", "xarray", "cupy"}
+    # Extras are imported where they are needed, never with the library.
+    at_top = {
+        alias.name.partition(".")[0]
+        for tree in TREES.values()
+        for node in tree.body
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    assert not at_top & {"pandas", "xarray", "cupy"}
+
+
+def test_the_version_stands_in_one_place():
+    assert PROJECT["dynamic"] == ["version"]
+    assert "version" not in PROJECT
+    assert version("dask-nlis") == nlis.__version__
+    elsewhere = [path for path in (*FILES, ROOT / "pyproject.toml") if nlis.__version__ in path.read_text("utf-8")]
+    assert elsewhere == [PACKAGE / "__init__.py"]
