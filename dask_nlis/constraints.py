@@ -17,8 +17,8 @@ from dask_nlis.nouns import noun
 
 Vector = np.ndarray
 
-#: A point counts as inside when it is no farther from the set than this share of the set's size, and as on the
-#: boundary when it is no farther inside than the second share.
+#: Shares of the radius by which a point may lie outside a ball and still count as inside, or inside and still
+#: count as on its surface.
 _OUTSIDE, _ACTIVE = 1e-9, 1e-7
 
 
@@ -104,6 +104,8 @@ class Ball:
             center = _vector("Ball center", self.center)
             if not np.isfinite(center).all():
                 raise InputError("Ball center holds an infinity; give finite numbers")
+            if center.ndim != 1:
+                raise InputError("Ball center is one number; give (p,) numbers, or None for the origin")
             object.__setattr__(self, "center", center)
 
     def _offset(self, theta: Vector) -> tuple[Vector, float]:
@@ -214,25 +216,24 @@ class Box:
         """Clip entry by entry."""
         return np.clip(theta, self.lower, self.upper)
 
-    def _slack(self, theta: Vector, share: float) -> Vector:
-        """Share of the width of each side, or of the bound where the other is open, and the rounding of theta."""
-        lower, upper = (np.broadcast_to(bound, theta.shape) for bound in (self.lower, self.upper))
-        width = np.where(np.isfinite(lower) & np.isfinite(upper), upper - lower, 0.0)
-        reach = np.where(np.isfinite(lower), np.abs(lower), np.where(np.isfinite(upper), np.abs(upper), 0.0))
-        return share * np.where(width > 0, width, reach) + 4 * np.spacing(np.abs(theta))
+    def _sides(self, theta: Vector) -> tuple[Vector, Vector]:
+        """How far theta lies above the lower and below the upper bound, in roundings: the projection is exact."""
+        with np.errstate(invalid="ignore"):
+            above = (theta - self.lower) / np.spacing(np.maximum(np.abs(theta), np.abs(self.lower)))
+            below = (self.upper - theta) / np.spacing(np.maximum(np.abs(theta), np.abs(self.upper)))
+        return np.where(self.lower == -np.inf, np.inf, above), np.where(self.upper == np.inf, np.inf, below)
 
     def contains(self, theta: Vector) -> bool:
-        """Bounds met up to 1e-9 of the width of each side."""
-        slack = self._slack(theta, _OUTSIDE)
-        return bool(np.all(theta >= self.lower - slack) and np.all(theta <= self.upper + slack))
+        """Bounds met up to four roundings."""
+        above, below = self._sides(theta)
+        return bool((above >= -4).all() and (below >= -4).all())
 
     def active(self, theta: Vector, names: Sequence[str]) -> tuple[str, ...]:
         """Name each parameter that sits on a bound."""
-        slack = self._slack(theta, _OUTSIDE)
-        low, high = theta <= self.lower + slack, theta >= self.upper - slack
+        above, below = self._sides(theta)
         return tuple(
             f"{name} at its {'lower' if at_low else 'upper'} bound"
-            for name, at_low, at_high in zip(names, low, high, strict=True)
+            for name, at_low, at_high in zip(names, above <= 4, below <= 4, strict=True)
             if at_low or at_high
         )
 

@@ -13,6 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import dask
@@ -29,7 +30,7 @@ from dask.highlevelgraph import HighLevelGraph
 from distributed.diagnostics.plugin import WorkerPlugin
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from dask_nlis.errors import ClusterError
 
@@ -55,18 +56,18 @@ def flat_keys(array: da.Array) -> list[Any]:
 
 
 def optimised(array: da.Array) -> dict[Any, Any]:
-    """Optimise the graph of an array with Dask's own passes, then give fused tasks the key they are asked under.
+    """Optimise the graph of an array with Dask's own passes, then give fused tasks the key they are wanted under.
 
     Low-level fusion renames a fused task and leaves an alias behind it, a second task a block.
     """
     keys = set(flat_keys(array))
     graph = dict(convert_legacy_graph(dict(array.__dask_optimize__(array.dask, array.__dask_keys__()))))
     users = Counter(key for node in graph.values() for key in node.dependencies)
-    for key in keys:
-        node = graph[key]
+    for key, node in list(graph.items()):
         if isinstance(node, Alias) and node.target in graph and node.target not in keys and users[node.target] == 1:
             graph[key] = graph.pop(node.target).substitute({}, key=key)
-    return graph
+    # Dask leaves out what is on the cluster already; asked for itself, it is its own future.
+    return graph | {key: array.dask[key] for key in keys if key not in graph}
 
 
 def blocks_of(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> list[Any]:
@@ -139,7 +140,15 @@ def warn(message: str, category: type[Warning]) -> None:
     if _on_worker():
         distributed.warn(message, category)
     else:
-        warnings.warn(message, category, stacklevel=3)
+        warnings.warn(message, category, stacklevel=outside())
+
+
+def outside() -> int:
+    """Stack level of the first caller outside the library, so that a warning points at the user's line."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dask_nlis":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _on_worker() -> bool:
@@ -154,7 +163,7 @@ def _run(graph: Graph, keys: list[Any], label: str, n_rows: int, n_bytes: int, h
     client = client_in_force()
     # Locally every task counts, on a cluster the results that come back (one for 16 blocks of a factor).
     total = len(keys) if client else sum(not isinstance(node, DataNode) for node in graph.values())
-    with _progress(label, total, n_rows, n_bytes) as advance, threadpool_limits(1, user_api="blas"):
+    with _progress(label, total, n_rows, n_bytes) as advance, _blas().limit(limits=1, user_api="blas"):
         if client is None:
             return _run_local(graph, keys, advance)
         return _run_cluster(client, graph, keys, label, advance, hold)
@@ -213,6 +222,12 @@ def _wait_for_workers(client: distributed.Client) -> None:
         raise ClusterError(
             f"no workers joined within {NO_WORKERS_SECONDS:g} s; start workers or check addresses"
         ) from cause
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Return the thread pools of this process; looking for them reads the memory map, so it is done once."""
+    return ThreadpoolController()
 
 
 def _one_blas_thread() -> None:

@@ -13,7 +13,7 @@ from dask_nlis import phase
 from dask_nlis.blocks import locate
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import open_array
-from dask_nlis.kernels.draw import whole
+from dask_nlis.kernels.draw import whole_numbers
 from dask_nlis.kernels.weights import effective_sample_size
 from dask_nlis.nouns import from_dict, noun, to_dict
 
@@ -46,7 +46,7 @@ class Scale:
         """Selection probability a draw (multinomial) or inclusion probability (poisson) of rows with these scores."""
         if self.scheme == "multinomial":
             # Integers up to 2^62 over an integer up to 2^96: each is rounded once, then their quotient.
-            return whole(scores, self.exponent) / float(self.total)
+            return whole_numbers(scores, self.exponent) / float(self.total)
         with np.errstate(over="ignore", under="ignore"):
             return np.minimum(1.0, self.factor * np.ldexp(scores, -self.exponent))
 
@@ -132,7 +132,10 @@ class Sample:
         >>> nlis.draw(np.array([1.0, 3.0, 4.0]), 2, seed=0).expected_count(np.array([1.0, 4.0]))
         array([0.25, 1.  ])
         """
-        probabilities = self.scale.probabilities(np.asarray(scores, dtype=np.float64))
+        values = np.asarray(scores)
+        if values.dtype.kind not in "biuf" or not (np.isfinite(values) & (values >= 0)).all():
+            raise InputError("scores are no finite numbers >= 0; give scores such as those the sample was drawn by")
+        probabilities = self.scale.probabilities(values.astype(np.float64))
         return probabilities * (self.n_draws if self.scheme == "multinomial" else 1)
 
     def take(self, *arrays: Any, max_bytes: int = MAX_TAKE_BYTES) -> Any:
@@ -165,6 +168,8 @@ class Sample:
         """
         if not arrays:
             raise InputTypeError("take got no array; give X, or X and y")
+        if isinstance(max_bytes, bool) or not isinstance(max_bytes, int | np.integer):
+            raise InputTypeError(f"max_bytes={max_bytes!r} is {type(max_bytes).__name__}; give a number of bytes")
         taken = tuple(
             take_rows(f"array {k}", array, self.indices, self.n_rows, max_bytes) for k, array in enumerate(arrays)
         )

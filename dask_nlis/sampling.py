@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_nlis import phase
 from dask_nlis.blocks import starts
-from dask_nlis.errors import InputError, InputTypeError, NlisWarning
+from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError, NlisWarning
 from dask_nlis.intake import column_names, open_array, scratch_scores
 from dask_nlis.kernels import draw as kernel
 from dask_nlis.kernels.weights import hansen_hurwitz, horvitz_thompson
@@ -94,6 +94,7 @@ class Summary(NamedTuple):
 def _checked_scores(scores: Any) -> da.Array:
     array = open_array("scores", scores).array
     if array.ndim == 2 and array.shape[1] == 1:
+        phase.warn(f"scores have shape {array.shape} and are read as ({array.shape[0]},)", DataConversionWarning)
         array = array[:, 0]
     if array.ndim != 1:
         raise InputError(f"scores have shape {array.shape}; give (n,), one score a row")

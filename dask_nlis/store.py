@@ -89,9 +89,16 @@ def write_noun(group: zarr.Group, name: str, found: Mapping[str, Any]) -> None:
 
 def read_noun(group: zarr.Group, name: str) -> dict[str, Any]:
     """Read back what `write_noun` wrote."""
-    source = group.get(name)
-    if not isinstance(source, zarr.Group):
-        raise InputError(f"the run store has no group {name!r}; it was damaged or is of another version")
+    try:
+        source = group.get(name)
+        if not isinstance(source, zarr.Group) or not isinstance(source.attrs.get("noun"), dict):
+            raise InputError(f"the run store has no noun {name!r}; it was damaged or is of another version")
+    except ValueError as cause:
+        if isinstance(cause, InputError):
+            raise
+        raise InputError(
+            f"the run store cannot read {name!r} ({str(cause).splitlines()[0]}); it was damaged"
+        ) from cause
     found: dict[str, Any] = _with_arrays(source.attrs["noun"], source)
     return found
 

@@ -129,6 +129,16 @@ def test_feature_names_of_the_store_reach_matrix_and_fit(tmp_path):
         nlis.factorize(nlis.reference_matrix(PROBLEM, *nlis.open_rows(path, X="X", y="y")))
 
 
+@pytest.mark.parametrize("names", [["age", "income"], [], "abcd", {"age": 1}, [1, 2, 3, 4]])
+def test_names_in_the_store_that_name_no_columns_do_no_harm(names, tmp_path, expected):
+    path = write(tmp_path / "data")
+    zarr.open_array(f"{path}/X").update_attributes({"feature_names": names})
+    for x in (f"{path}/X", nlis.open_rows(path, X="X", block_bytes=BLOCK)[0]):
+        A = nlis.dual_matrix(PROBLEM, x, Y, theta=THETA, block_bytes=BLOCK)
+        assert A.columns[:4] == (("1", "2", "3", "4") if names == [1, 2, 3, 4] else ("x0", "x1", "x2", "x3"))
+        assert same_bits(nlis.leverage_scores(A, nlis.factorize(A)), expected[0])
+
+
 def test_an_overwritten_store_gives_fresh_scores(tmp_path):
     path = write(tmp_path / "data")
     old = all_scores(*nlis.open_rows(path, X="X", y="y"))
@@ -176,8 +186,8 @@ REFUSED = {
     "an array instead of a group": ("data/X", "X", nlis.InputTypeError, "path is a Zarr array, not a group"),
     "no such array": ("data", "Z", nlis.InputError, r"X='Z' .*it holds: X \(1000, 4\), y \(1000,\)"),
     "a group inside": ("data", "sub", nlis.InputError, r"X='sub' .*it holds: X \(1000, 4\), y \(1000,\)"),
-    "out of the group": ("data", "../data/X", nlis.InputError, "X='../data/X' leaves the group"),
-    "out and in again": ("data", "sub/../X", nlis.InputError, "X='sub/../X' leaves the group"),
+    "out of the group": ("data", "../data/X", nlis.InputError, "X='../data/X' .*it holds: X"),
+    "out and in again": ("data", "sub/../X", nlis.InputError, "X='sub/../X' .*it holds: X"),
     "out, the other slash": ("data", "sub\\..\\X", nlis.InputError, "X="),
     "the group itself": ("data", ".", nlis.InputError, "X='.'"),
     "no name": ("data", "", nlis.InputError, "X='' .*it holds"),

@@ -120,7 +120,8 @@ def from_storage(array: Any, block_bytes: int, chunks: Sequence[int] | None) -> 
     token = content_token(array) if not isinstance(array, np.memmap) else _memmap_token(array)
     lazy = Reader(array, token).to_dask(_chunks(array, write_unit(array), block_bytes, chunks))
     kind = "numpy" if isinstance(array, np.memmap) else "dask"
-    known = tuple(map(str, names)) if isinstance(names, list) else None
+    fits = lazy.ndim == 2 and isinstance(names, list) and len(names) == lazy.shape[1]
+    known = tuple(map(str, names or ())) if fits else None
     return Opened(lazy, Container(kind, lazy=kind == "dask"), known)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 
 _LIMB = 31
 _MASK = np.uint64(2**_LIMB - 1)
-_HALF = 2**62
 
 #: Scheme numbers in the seed of a stream; never renumber.
 STREAMS = {"multinomial": 1, "stratified": 2, "poisson": 3, "systematic": 4}
@@ -31,7 +30,7 @@ def largest_exponent(largest: float) -> int:
     return int(np.frexp(largest)[1])
 
 
-def whole(scores: np.ndarray, exponent: int) -> np.ndarray:
+def whole_numbers(scores: np.ndarray, exponent: int) -> np.ndarray:
     """Whole numbers q (m,), float64: floor(score 2^(62 - exponent)), at least 1 for a positive score, 0 for zero.
 
     Exact: the floor of a float64 is a float64.
@@ -43,7 +42,7 @@ def whole(scores: np.ndarray, exponent: int) -> np.ndarray:
 
 def quantise(scores: np.ndarray, exponent: int) -> np.ndarray:
     """The whole numbers of scores below 2^exponent as uint64, (m,)."""
-    return whole(scores, exponent).astype(np.uint64)
+    return whole_numbers(scores, exponent).astype(np.uint64)
 
 
 def limb_sum(q: np.ndarray) -> int:

@@ -83,7 +83,8 @@ class TallMatrix:
 
     def to_dask_array(self) -> da.Array:
         """Return the rows as a lazy Dask array (n, p); one task a block, X and y read inside it."""
-        return map_blocks(self, rows_block, "nlis-rows", columns=self.shape[1], meta=np.empty((0, 0)), job=self.job)
+        lazy = map_blocks(self, rows_block, "nlis-rows", columns=self.shape[1], meta=np.empty((0, 0)), job=self.job)
+        return _rekeyed(lazy, 2)
 
     def block(self, i: int) -> da.Array:
         """Return the rows of block i as a lazy Dask array."""
@@ -142,16 +143,20 @@ def without_column_axis(array: da.Array) -> da.Array:
 
     Slicing or squeezing would put a second task behind every block; here each task gets a one-index key.
     """
+    return _rekeyed(array, 1)
+
+
+def _rekeyed(array: da.Array, ndim: int) -> da.Array:
+    """Optimise an array now and key its tasks by the first `ndim` indices, so that no alias is left behind them."""
     name = array.name + "-rows"
-    renamed = {
-        (name, key[1]) if isinstance(key, tuple) and key[0] == array.name else key: node.substitute(
-            {}, key=(name, key[1]) if isinstance(key, tuple) and key[0] == array.name else key
-        )
-        for key, node in phase.optimised(array).items()
-    }
+    graph = {}
+    for key, node in phase.optimised(array).items():
+        mine = isinstance(key, tuple) and key[0] == array.name
+        new = (name, *key[1 : 1 + ndim]) if mine else key
+        graph[new] = node.substitute({}, key=new) if mine else node
     return da.Array(
-        HighLevelGraph.from_collections(name, renamed, dependencies=[]),
+        HighLevelGraph.from_collections(name, graph, dependencies=[]),
         name,
-        chunks=(array.chunks[0],),
-        meta=np.empty((0,), dtype=array.dtype),
+        chunks=array.chunks[:ndim],
+        meta=np.empty((0,) * ndim, dtype=array.dtype),
     )

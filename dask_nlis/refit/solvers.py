@@ -35,9 +35,10 @@ def spectral_projected_gradient(
     step = 1 / largest if largest > 0 else 1.0
     gradient = local.gradient
     for _ in range(max_iterations):
-        direction = project(constraint, theta - step * gradient) - theta
-        slope = float(gradient @ direction)
-        if np.abs(direction).max(initial=0.0) <= 1e-6 * (1 + np.abs(theta).max(initial=0.0)) or slope >= 0:
+        with np.errstate(all="ignore"):
+            direction = project(constraint, theta - step * gradient) - theta
+            slope = float(gradient @ direction)
+        if np.abs(direction).max(initial=0.0) <= 1e-6 * (1 + np.abs(theta).max(initial=0.0)) or not slope < 0:
             break
         share = _backtrack(objective, theta, direction, slope, max(recent))
         if share == 0.0:
@@ -56,7 +57,7 @@ def spectral_projected_gradient(
 
 
 def gauss_newton(
-    objective: Objective, constraint: Constraint | None, start: Vector, max_iterations: int = 200
+    objective: Objective, constraint: Constraint | None, start: Vector, max_iterations: int = 60
 ) -> Vector:
     """Minimise the Gauss-Newton quadratic over the set, then search along the step; feasible throughout.
 

@@ -17,6 +17,9 @@ from dask_nlis.sample import Sample
 #: A fit is stationary when its local quadratic promises less than this share of the loss.
 _STATIONARY = 1e-8
 
+#: Turns that the two solvers take from a start while the end point is not stationary.
+_ROUNDS = 3
+
 
 def refit(
     problem: Problem,
@@ -119,8 +122,8 @@ def _taken(
     if x.ndim != 2:
         raise InputError(f"X has shape {x.shape}; give (s, d), the taken rows")
     s, d = x.shape
-    if not s:
-        raise InputError("X has no rows; draw at least one")
+    if not s or not d:
+        raise InputError(f"X has shape {x.shape}: no {'rows' if not s else 'columns'}; give at least one")
     labels = _column("y", y, s)
     if isinstance(sample, Sample):
         if len(sample) != s:
@@ -175,45 +178,52 @@ def _best(objective: Objective, starts: list[np.ndarray]) -> np.ndarray:
     constraint = objective.problem.constraint
     ends = []
     for start in starts:
-        warm = spectral_projected_gradient(objective, constraint, start)
-        end = gauss_newton(objective, constraint, warm)
-        ends += [project(constraint, start), warm, end]
+        ends.append(project(constraint, start))
+        for _ in range(_ROUNDS):
+            warm = spectral_projected_gradient(objective, constraint, ends[-1])
+            ends += [warm, gauss_newton(objective, constraint, warm)]
+            if _promised(objective, ends[-1]) <= _STATIONARY:
+                break
     # Later candidates win ties: an end point is at least as polished as what it came from.
     return min(reversed(ends), key=objective.value)
+
+
+def _promised(objective: Objective, theta: np.ndarray) -> float:
+    """Decrease that the local quadratic promises inside the set, relative to the loss."""
+    local = objective.at(theta)
+    if not all(np.isfinite(part).all() for part in local):
+        return np.nan
+    promised = best_step(objective.problem.constraint, local, theta)[1]
+    # A perfect fit has loss 0; what is left then is judged against the loss of predicting nothing.
+    nothing = objective.value(project(objective.problem.constraint, np.zeros_like(theta)))
+    floor = np.finfo(np.float64).eps * (nothing if np.isfinite(nothing) else 0.0)
+    size = max(local.value, floor)
+    return promised / size if size > 0 else 0.0
 
 
 def _checked(objective: Objective, theta: np.ndarray, names: tuple[str, ...]) -> Fit:
     problem = objective.problem
     constraint = problem.constraint
-    local = objective.at(theta)
     reasons = []
-    stationarity = np.nan
-    finite = (np.isfinite(part).all() for part in (theta, local.value, local.gradient, local.hessian))
-    if not all(finite):
+    stationarity = _promised(objective, theta)
+    if not np.isfinite(stationarity):
         reasons.append("theta, its loss or its gradient is not finite")
-    else:
-        promised = best_step(constraint, local, theta)[1]
-        # A perfect fit has loss 0; what is left then is judged against the loss of predicting nothing.
-        nothing = objective.value(project(constraint, np.zeros_like(theta)))
-        floor = np.finfo(np.float64).eps * (nothing if np.isfinite(nothing) else 0.0)
-        size = max(local.value, floor)
-        stationarity = promised / size if size > 0 else 0.0
-        if stationarity > _STATIONARY:
-            reasons.append(f"not stationary: a further decrease of {stationarity:.1e} of the loss is in sight")
+    elif stationarity > _STATIONARY:
+        reasons.append(f"not stationary: a further decrease of {stationarity:.1e} of the loss is in sight")
     if constraint is not None and not constraint.contains(theta):
         reasons.append("outside the constraint set")
     if reasons:
-        warnings.warn(f"refit is not ok: {'; '.join(reasons)}", ConvergenceWarning, stacklevel=3)
+        warnings.warn(f"refit is not ok: {'; '.join(reasons)}", ConvergenceWarning, stacklevel=4)
     theta.setflags(write=False)
     parameters = problem.model.parameter_names(names)
     return Fit(
         problem=problem,
         theta=theta,
         feature_names=names,
-        loss=local.value,
+        loss=objective.value(theta),
         ok=not reasons,
         reasons=tuple(reasons),
         active=() if constraint is None else constraint.active(theta, parameters),
-        stationarity=float(stationarity),
+        stationarity=stationarity,
         n_rows=len(objective.y),
     )
