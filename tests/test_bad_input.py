@@ -38,7 +38,9 @@ def sparse():
 
 
 def xarray():
-    return pytest.importorskip("xarray")
+    import xarray
+
+    return xarray
 
 
 # Number in the table of bad inputs: (call, error, what the message must say). All from metadata alone.
@@ -139,7 +141,10 @@ def check(error, kind):
     assert len(str(error)) <= 300
 
 
-@pytest.mark.parametrize("case", BEFORE_COMPUTE)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=pytest.mark.adapters) if c.startswith("47") else c for c in BEFORE_COMPUTE],
+)
 def test_refused_in_one_line_before_any_compute(case):
     call, kind, says = BEFORE_COMPUTE[case]
     with no_compute(), pytest.raises(kind, match=says) as caught:

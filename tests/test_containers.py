@@ -79,9 +79,11 @@ def test_columns_of_a_data_frame_are_converted_one_by_one():
     assert same_bits(nlis.norm_scores(table), nlis.norm_scores(plain))
 
 
+@pytest.mark.adapters
 @pytest.mark.parametrize("lazy", [False, True])
 def test_xarray_in_data_array_with_dimension_and_coordinates_out(lazy):
-    xr = pytest.importorskip("xarray")
+    import xarray as xr
+
     coords = {"station": [f"s{k}" for k in range(60)], "height": ("station", Y), "feature": ["a", "b", "c"]}
     x = xr.DataArray(X, dims=("station", "feature"), coords=coords)
     y = xr.DataArray(Y, dims=("station",))
@@ -105,7 +107,7 @@ def test_xarray_in_data_array_with_dimension_and_coordinates_out(lazy):
     assert sample.indices.tolist() == nlis.draw(EXPECTED[0], 30, seed=0).indices.tolist()
 
 
-@pytest.mark.parametrize("library", ["pandas", "xarray"])
+@pytest.mark.parametrize("library", ["pandas", pytest.param("xarray", marks=pytest.mark.adapters)])
 def test_names_reach_the_matrix_and_the_fit(library):
     module = pytest.importorskip(library)
     if library == "pandas":

@@ -181,7 +181,7 @@ def test_theta_is_copied_on_entry():
     assert not A.theta.flags.writeable
 
 
-@pytest.mark.parametrize("build", ["numpy", "pandas", "xarray"])
+@pytest.mark.parametrize("build", ["numpy", "pandas", pytest.param("xarray", marks=pytest.mark.adapters)])
 def test_in_memory_input_is_computed_at_the_call(build):
     x = X
     if build != "numpy":

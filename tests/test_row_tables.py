@@ -78,7 +78,10 @@ def test_twenty_rows_are_the_default_and_integers_rank_as_numbers():
     assert nlis.bottom_rows(scores).indices.tolist() == list(range(20))
 
 
-@pytest.mark.parametrize("kind", ["numpy", "dask", "dask in other blocks", "zarr", "pandas", "xarray"])
+@pytest.mark.parametrize(
+    "kind",
+    ["numpy", "dask", "dask in other blocks", "zarr", "pandas", pytest.param("xarray", marks=pytest.mark.adapters)],
+)
 def test_features_of_the_rows_come_along_in_order(kind, rng, tmp_path):
     scores = scores_with_ties(rng)
     x, _ = rows_of(51, N, 3)
@@ -135,7 +138,7 @@ def test_to_frame_has_row_score_and_features(rng):
     assert list(nlis.bottom_rows(scores, 5).to_frame().columns) == ["row", "score"]
 
 
-def test_pandas_and_xarray_scores_are_ranked_by_position():
+def test_pandas_scores_are_ranked_by_position():
     pd = pytest.importorskip("pandas")
     scores = pd.Series([0.1, 0.9, 0.5], index=["c", "a", "b"])
     assert nlis.top_rows(scores, 2).indices.tolist() == [1, 2]

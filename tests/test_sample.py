@@ -213,9 +213,11 @@ def test_pandas_rows_keep_index_columns_and_types(sample):
     pd.testing.assert_series_equal(y, frame["a"].iloc[sample.indices])
 
 
+@pytest.mark.adapters
 @pytest.mark.parametrize("lazy", [False, True])
 def test_xarray_rows_keep_dimensions_and_coordinates(sample, lazy):
-    xr = pytest.importorskip("xarray")
+    import xarray as xr
+
     values = values_of((3,))
     data = da.from_array(values, chunks=100) if lazy else values
     coords = {"time": np.arange(N) * 10, "feature": ["a", "b", "c"]}

@@ -144,8 +144,10 @@ def test_names_and_containers_are_kept(tmp_path):
     assert type(nlis.standardize(x.tolist()).X) is np.ndarray
 
 
+@pytest.mark.adapters
 def test_xarray_keeps_dimensions_names_and_laziness():
-    xr = pytest.importorskip("xarray")
+    import xarray as xr
+
     x, _ = rows_of(2, 40, 2)
     table = xr.DataArray(x, dims=("row", "feature"), coords={"feature": ["age", "rent"], "row": np.arange(40) * 2})
     for given in (table, table.chunk({"row": 10})):
