@@ -4,7 +4,7 @@ Five words: matrix -> scores -> draw -> take -> refit; `run` does them as one jo
 """
 
 from dask_nlis import datasets
-from dask_nlis.activations import Identity, Logistic, Swish, Tanh
+from dask_nlis.activations import Identity, LeakyRelu, Logistic, Relu, SquaredRelu, Swish, Tanh
 from dask_nlis.constraints import Ball, Box
 from dask_nlis.diagnostics import RowTable, bottom_rows, top_rows, total_loss
 from dask_nlis.errors import (
@@ -20,6 +20,7 @@ from dask_nlis.errors import (
     NlisError,
     NlisWarning,
     NonFiniteError,
+    NotHomogeneousError,
     PerformanceWarning,
     RankAmbiguityWarning,
     ScaleWarning,
@@ -29,7 +30,7 @@ from dask_nlis.factor import Factor, factorize
 from dask_nlis.intake import Standardization, Standardized, open_rows, standardize
 from dask_nlis.losses import SquaredError
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
-from dask_nlis.models import Linear, SingleIndex
+from dask_nlis.models import DeepReluNetwork, Homogeneous, Linear, Numerical, ReluNetwork, SingleIndex
 from dask_nlis.pipeline import Run, open_run, pilot, run
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, refit
@@ -45,9 +46,11 @@ __all__ = [
     "ClusterError",
     "ConvergenceWarning",
     "DataConversionWarning",
+    "DeepReluNetwork",
     "DeviceError",
     "Factor",
     "Fit",
+    "Homogeneous",
     "Identity",
     "IncompleteRunError",
     "InputError",
@@ -59,9 +62,12 @@ __all__ = [
     "NlisError",
     "NlisWarning",
     "NonFiniteError",
+    "NotHomogeneousError",
+    "Numerical",
     "PerformanceWarning",
     "Problem",
     "RankAmbiguityWarning",
+    "ReluNetwork",
     "RowTable",
     "Run",
     "Sample",

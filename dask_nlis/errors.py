@@ -4,6 +4,7 @@ NlisError
  +- InputError (ValueError)
  |   +- NonFiniteError
  |   +- MatrixMismatchError
+ |   +- NotHomogeneousError
  +- InputTypeError (TypeError)
  +- MissingDataError (FileNotFoundError)
  +- StoreExistsError (FileExistsError)
@@ -33,6 +34,10 @@ class NonFiniteError(InputError):
 
 class MatrixMismatchError(InputError):
     """A factor of one matrix was used with another."""
+
+
+class NotHomogeneousError(InputError):
+    """A model declared homogeneous is not, or not of the degree given."""
 
 
 class InputTypeError(NlisError, TypeError):

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis.activations import Identity, Logistic, Swish, Tanh
+from dask_nlis.activations import Activation, Identity, Logistic, Swish, Tanh
 from dask_nlis.constraints import Ball, Box, Constraint
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.losses import Loss, SquaredError
-from dask_nlis.models import Linear, Model, SingleIndex
+from dask_nlis.models import DeepReluNetwork, Linear, Model, ReluNetwork, SingleIndex, is_adjoint, is_index
 from dask_nlis.nouns import from_dict, noun, to_dict
+from dask_nlis.rays import identity_residual, ray_rows
 
 Array = Any
 
@@ -53,7 +54,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name, method, example in (
-            ("model", "index_gradient", "SingleIndex(Tanh())"),
+            ("model", "jacobian", "SingleIndex(Tanh())"),
             ("loss", "root_slope", "SquaredError()"),
             ("constraint", "project", "Ball(10.0)"),
         ):
@@ -76,7 +77,20 @@ class Problem:
 
 _KNOWN: dict[str, type] = {
     cls.__name__: cls
-    for cls in (Problem, Linear, SingleIndex, Identity, Logistic, Tanh, Swish, SquaredError, Ball, Box)
+    for cls in (
+        Problem,
+        Linear,
+        SingleIndex,
+        ReluNetwork,
+        DeepReluNetwork,
+        Identity,
+        Logistic,
+        Tanh,
+        Swish,
+        SquaredError,
+        Ball,
+        Box,
+    )
 }
 
 
@@ -106,16 +120,14 @@ def check_theta(problem: Problem, theta: object, d: int, names: Sequence[str], a
     return array
 
 
-def at_zero(problem: Problem, y: Array | None, like: Array) -> Array:
-    """g_i(0): the root of the loss at prediction phi(0), or phi(0) itself without labels; shape (m,)."""
-    xp = array_namespace(like)
-    prediction = xp.full((like.shape[0],), problem.model.activation.at_zero, dtype=like.dtype)
+def at_zero(problem: Problem, y: Array | None, x: Array) -> Array:
+    """f_i(0): the root of the loss at the prediction for theta = 0, or that prediction itself without labels; (m,)."""
+    prediction = problem.model.at_zero(x)
     return prediction if y is None else problem.loss.root(prediction, y)
 
 
-def slope(problem: Problem, u: Array, y: Array | None) -> Array:
-    """secant(g_i, u_i), shape (m,), by divided differences."""
-    phi = problem.model.activation
+def slope(problem: Problem, phi: Activation, u: Array, y: Array | None) -> Array:
+    """secant(g_i, u_i) of g = root(phi(u), y), shape (m,), by divided differences."""
     inner = phi.secant(u)
     if y is None:
         return inner
@@ -123,20 +135,42 @@ def slope(problem: Problem, u: Array, y: Array | None) -> Array:
     return problem.loss.root_slope(phi.value(u), xp.full(u.shape, phi.at_zero, dtype=u.dtype), y) * inner
 
 
+def has_closed_form(problem: Problem, labelled: bool) -> bool:
+    """Whether the adjoint is a formula: one index, or a sum of them under a root that is linear in the prediction."""
+    linear_root = isinstance(problem.loss, SquaredError) or not labelled
+    return is_index(problem.model) or (is_adjoint(problem.model) and linear_root)
+
+
+def adjoint(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
+    """Adjoint f*_i at theta, x (m, d) -> (m, p): closed form where there is one, else along the ray."""
+    model = problem.model
+    if is_index(model):
+        factor = slope(problem, model.activation, model.index(theta, x), y) / model.degree
+        return factor[:, None] * model.index_gradient(theta, x)
+    if is_adjoint(model) and has_closed_form(problem, y is not None):
+        return model.adjoint(theta, x)
+    return ray_rows(model, problem.loss, theta, x, y)
+
+
 def dual_rows(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
     """Rows [f*_i ; f_i(0)] of the dual matrix (Definition 3.2), x (m, d) -> (m, p + 1)."""
     xp = array_namespace(x)
-    model = problem.model
-    factor = slope(problem, model.index(theta, x), y) / model.degree
-    return xp.concat([factor[:, None] * model.index_gradient(theta, x), at_zero(problem, y, x)[:, None]], axis=1)
+    return xp.concat([adjoint(problem, theta, x, y), at_zero(problem, y, x)[:, None]], axis=1)
 
 
 def dual_squared_norms(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
-    """Squared norms of the rows of `dual_rows`, (m, d) -> (m,), without forming them."""
+    """Squared norms of the rows of `dual_rows`, (m, d) -> (m,); index models do not form them."""
     model = problem.model
-    factor = slope(problem, model.index(theta, x), y) / model.degree
+    if not is_index(model):
+        return squared_row_norms(dual_rows(problem, theta, x, y))
+    factor = slope(problem, model.activation, model.index(theta, x), y) / model.degree
     last = at_zero(problem, y, x)
     return factor * factor * model.index_gradient_norms(theta, x) + last * last
+
+
+def dual_residual(problem: Problem, theta: Array, x: Array, y: Array | None, rows: Array) -> Array:
+    """Identity residual of rows of the dual matrix, shape (m,): how well f(theta) = f(0) + <theta, f*> holds."""
+    return identity_residual(problem.model, problem.loss, theta, x, y, rows[:, :-1])
 
 
 def reference_rows(problem: Problem, x: Array, y: Array | None) -> Array:

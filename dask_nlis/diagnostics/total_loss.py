@@ -131,7 +131,7 @@ def loss_block(
         for leaf in leaves(x, y, weight, int(start), job, device):
             found = found.plus(leaf.finding)
             for k, theta in enumerate(columns):
-                values = loss.value(model.activation.value(model.index(theta, leaf.x)), leaf.y)
+                values = loss.value(model.predict(theta, leaf.x), leaf.y)
                 if leaf.root_weight is not None:
                     values = values * leaf.root_weight * leaf.root_weight
                 host = device.fetch(values)

@@ -8,6 +8,7 @@ from array_api_compat import array_namespace
 
 from dask_nlis import problem as problems
 from dask_nlis.kernels.linalg import squared_row_norms
+from dask_nlis.models import Numerical
 from dask_nlis.nouns import noun
 from dask_nlis.problem import Problem
 
@@ -25,6 +26,13 @@ class Rule(Protocol):
 
     def squared_norms(self, x: Array, y: Array | None) -> Array:
         """Squared norms of those rows, (m,), in closed form where there is one."""
+
+    def residual(self, x: Array, y: Array | None, rows: Array) -> Array | None:
+        """Identity residual of rows that were integrated numerically, (m,); None where they are exact by formula."""
+
+    @property
+    def tolerance(self) -> float:
+        """Largest residual that is accepted."""
 
 
 def _last(labelled: bool) -> str:
@@ -47,6 +55,14 @@ class Plain:
         """Squared row norms of x."""
         return squared_row_norms(x)
 
+    def residual(self, x: Array, y: Array | None, rows: Array) -> None:
+        """None: these rows are exact."""
+
+    @property
+    def tolerance(self) -> float:
+        """Not needed."""
+        return 0.0
+
 
 @noun
 class Reference:
@@ -65,6 +81,14 @@ class Reference:
     def squared_norms(self, x: Array, y: Array | None) -> Array:
         """Squared norms by `dask_nlis.problem.reference_squared_norms`."""
         return problems.reference_squared_norms(self.problem, x, y)
+
+    def residual(self, x: Array, y: Array | None, rows: Array) -> None:
+        """None: these rows are exact."""
+
+    @property
+    def tolerance(self) -> float:
+        """Not needed."""
+        return 0.0
 
 
 @noun
@@ -85,6 +109,18 @@ class Dual:
     def squared_norms(self, x: Array, y: Array | None) -> Array:
         """Squared norms by `dask_nlis.problem.dual_squared_norms`."""
         return problems.dual_squared_norms(self.problem, self._theta_like(x), x, y)
+
+    def residual(self, x: Array, y: Array | None, rows: Array) -> Array | None:
+        """Residual by `dask_nlis.problem.dual_residual` where the adjoint has no closed form."""
+        if problems.has_closed_form(self.problem, y is not None):
+            return None
+        return problems.dual_residual(self.problem, self._theta_like(x), x, y, rows)
+
+    @property
+    def tolerance(self) -> float:
+        """Of a Numerical model; the default of one otherwise."""
+        model = self.problem.model
+        return model.tolerance if isinstance(model, Numerical) else Numerical.default_tolerance
 
     def _theta_like(self, x: Array) -> Array:
         # array_api_strict is the strictest of the namespaces and takes no NumPy array in a product.

@@ -1,7 +1,10 @@
 """The linear model, prediction = <coef, x> + intercept."""
 
+from typing import ClassVar
+
 from dask_nlis.activations import Identity
-from dask_nlis.models import affine
+from dask_nlis.models import affine, indexed
+from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
 
 
@@ -27,6 +30,7 @@ class Linear:
     activation = Identity()
     degree = 1.0
     n_outputs = 1
+    form: ClassVar[Form] = "index"
     n_parameters = affine.n_parameters
     parameter_names = affine.parameter_names
     unpack = affine.unpack
@@ -35,6 +39,9 @@ class Linear:
     index = affine.index
     index_gradient = affine.index_gradient
     index_gradient_norms = affine.index_gradient_norms
+    predict = indexed.predict
+    jacobian = indexed.jacobian
+    at_zero = indexed.at_zero
 
     def __post_init__(self) -> None:
         affine.check_intercept("Linear", self.intercept)

@@ -1,28 +1,26 @@
-"""The interface of a model: prediction = phi(u(theta, x)), u positively homogeneous in theta."""
+"""The interfaces of a model, from the general one to those with a closed form.
+
+A closed form of the adjoint needs one scalar function of one homogeneous index ("index"), or a loss whose root is
+linear in a prediction that has one ("adjoint"); everything else is integrated along the ray ("ray").
+"""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeGuard
 
 import numpy as np
 
 from dask_nlis.activations import Activation
 
 Array = Any
+Form = Literal["index", "adjoint", "ray"]
 
 
 class Model(Protocol):
-    """A scalar function phi of one index u, homogeneous of degree `degree` in theta.
-
-    In all methods theta has shape (p,), x (m, d); arrays share one array API namespace.
-    """
+    """A scalar prediction for each row; theta has shape (p,), x (m, d), in one array API namespace."""
 
     @property
-    def activation(self) -> Activation:
-        """Phi, applied to the index."""
-
-    @property
-    def degree(self) -> float:
-        """Degree alpha > 0 of homogeneity of the index in theta."""
+    def form(self) -> Form:
+        """How the adjoint is computed: "index", "adjoint" or "ray"."""
 
     @property
     def n_outputs(self) -> int:
@@ -41,7 +39,28 @@ class Model(Protocol):
         """Join named arrays into theta: the inverse of `unpack`."""
 
     def inputs(self, x: Array) -> Array:
-        """x as the model sees it, a 1 appended where there is an intercept: (m, q)."""
+        """x as the model sees it, a 1 appended where there is any bias: (m, q)."""
+
+    def predict(self, theta: Array, x: Array) -> Array:
+        """Prediction, shape (m,)."""
+
+    def jacobian(self, theta: Array, x: Array) -> Array:
+        """Gradient of the prediction in theta, shape (m, p)."""
+
+    def at_zero(self, x: Array) -> Array:
+        """Prediction at theta = 0, shape (m,)."""
+
+
+class IndexModel(Model, Protocol):
+    """prediction = phi(u(theta, x)), u positively homogeneous of degree `degree` in theta (Proposition 3.1)."""
+
+    @property
+    def activation(self) -> Activation:
+        """phi, applied to the index."""
+
+    @property
+    def degree(self) -> float:
+        """Degree alpha > 0 of homogeneity of the index in theta."""
 
     def index(self, theta: Array, x: Array) -> Array:
         """u(theta, x), shape (m,)."""
@@ -50,4 +69,21 @@ class Model(Protocol):
         """Gradient of u in theta, shape (m, p)."""
 
     def index_gradient_norms(self, theta: Array, x: Array) -> Array:
-        """Squared norms of the rows of `index_gradient`, shape (m,), without forming them."""
+        """Squared norms of the rows of `index_gradient`, shape (m,), without forming them where that is possible."""
+
+
+class AdjointModel(Model, Protocol):
+    """A prediction with a closed-form adjoint of its own: a sum of index models, for one."""
+
+    def adjoint(self, theta: Array, x: Array) -> Array:
+        """Integral of the gradient of the prediction along the ray, shape (m, p)."""
+
+
+def is_index(model: Model) -> TypeGuard[IndexModel]:
+    """Whether the model is one activation of one homogeneous index."""
+    return model.form == "index"
+
+
+def is_adjoint(model: Model) -> TypeGuard[AdjointModel]:
+    """Whether the model's prediction has a closed-form adjoint."""
+    return model.form == "adjoint"

@@ -1,8 +1,11 @@
 """The single-index model, prediction = phi(<coef, x> + intercept)."""
 
+from typing import ClassVar
+
 from dask_nlis.activations import Activation
 from dask_nlis.errors import InputTypeError
-from dask_nlis.models import affine
+from dask_nlis.models import affine, indexed
+from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
 
 
@@ -38,6 +41,7 @@ class SingleIndex:
 
     degree = 1.0
     n_outputs = 1
+    form: ClassVar[Form] = "index"
     n_parameters = affine.n_parameters
     parameter_names = affine.parameter_names
     unpack = affine.unpack
@@ -46,6 +50,9 @@ class SingleIndex:
     index = affine.index
     index_gradient = affine.index_gradient
     index_gradient_norms = affine.index_gradient_norms
+    predict = indexed.predict
+    jacobian = indexed.jacobian
+    at_zero = indexed.at_zero
 
     def __post_init__(self) -> None:
         affine.check_intercept("SingleIndex", self.intercept)

@@ -93,7 +93,7 @@ class Fit:
             raise InputError(
                 f"X has column {differ[0]!r} where the fit has {differ[1]!r}; give columns in the fit's order"
             )
-        prediction: np.ndarray = self.problem.model.activation.value(self.problem.model.index(self.theta, x))
+        prediction: np.ndarray = self.problem.model.predict(self.theta, x)
         return prediction
 
     def to_dict(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Objective:
         """Weighted loss; infinity where it is not a number, so that a line search backs off."""
         model, loss = self.problem.model, self.problem.loss
         with np.errstate(all="ignore"):
-            prediction = model.activation.value(model.index(theta, self.X))
+            prediction = model.predict(theta, self.X)
             total = float(self.weights @ loss.value(prediction, self.y))
         return total if np.isfinite(total) else np.inf
 
@@ -40,13 +40,11 @@ class Objective:
         """Value, gradient and Gauss-Newton matrix."""
         model, loss = self.problem.model, self.problem.loss
         with np.errstate(all="ignore"):
-            u = model.index(theta, self.X)
-            prediction = model.activation.value(u)
-            inner = model.index_gradient(theta, self.X)
-            steepness = model.activation.derivative(u)
-            gradient = inner.T @ (self.weights * loss.derivative(prediction, self.y) * steepness)
-            curvature = self.weights * np.maximum(loss.curvature(prediction, self.y), 0.0) * steepness**2
-            hessian = inner.T @ (curvature[:, None] * inner)
+            prediction = model.predict(theta, self.X)
+            rows = model.jacobian(theta, self.X)
+            gradient = rows.T @ (self.weights * loss.derivative(prediction, self.y))
+            curvature = self.weights * np.maximum(loss.curvature(prediction, self.y), 0.0)
+            hessian = rows.T @ (curvature[:, None] * rows)
             value = float(self.weights @ loss.value(prediction, self.y))
         return Local(value, gradient, (hessian + hessian.T) / 2)
 

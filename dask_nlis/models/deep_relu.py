@@ -1,0 +1,151 @@
+"""Bias-free rectified networks of any depth: homogeneous of degree L in theta, so with a closed-form adjoint."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from dask_nlis.activations import Activation, Identity
+from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.kernels.linalg import squared_row_norms
+from dask_nlis.models import indexed
+from dask_nlis.models.protocol import Form
+from dask_nlis.nouns import noun
+
+Array = Any
+
+
+@noun
+class DeepReluNetwork:
+    """prediction = phi(a . relu(W_k ... relu(W_1 x))), without biases.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        Units of each hidden layer, from the input on.
+    activation : Activation, default Identity()
+        phi.
+
+    Notes
+    -----
+    theta is W1 (widths[0], d), W2, ..., each flattened row by row, then a. The index is homogeneous of degree
+    len(widths) + 1 in theta. Norm scores come from activations and back-propagated signals, layer by layer, without
+    per-row gradients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> model = DeepReluNetwork((2, 2))
+    >>> theta = model.pack(W1=np.eye(2), W2=np.eye(2), a=[1.0, 1.0])
+    >>> model.predict(theta, np.array([[3.0, -1.0]])), model.degree
+    (array([3.]), 3.0)
+    """
+
+    widths: tuple[int, ...]
+    activation: Activation = Identity()
+
+    n_outputs = 1
+    form: ClassVar[Form] = "index"
+    predict = indexed.predict
+    jacobian = indexed.jacobian
+    at_zero = indexed.at_zero
+
+    def __post_init__(self) -> None:
+        try:
+            widths = tuple(self.widths)
+        except TypeError as cause:
+            raise InputTypeError(
+                f"DeepReluNetwork widths={self.widths!r} is no sequence; give one such as (64, 32)"
+            ) from cause
+        if not widths or any(isinstance(w, bool) or not isinstance(w, int) or w < 1 for w in widths):
+            raise InputError(f"DeepReluNetwork widths={self.widths!r} is not allowed; give positive integers")
+        object.__setattr__(self, "widths", widths)
+
+    @property
+    def degree(self) -> float:
+        """Number of layers."""
+        return float(len(self.widths) + 1)
+
+    def _shapes(self, d: int) -> list[tuple[int, int]]:
+        return [*zip(self.widths, (d, *self.widths[:-1]), strict=True), (1, self.widths[-1])]
+
+    def n_parameters(self, d: int) -> int:
+        """Sum of the sizes of the layers."""
+        return sum(rows * columns for rows, columns in self._shapes(d))
+
+    def parameter_names(self, feature_names: Sequence[str]) -> tuple[str, ...]:
+        """W1[unit, feature], ..., a[unit]."""
+        names: list[str] = []
+        for k, (rows, columns) in enumerate(self._shapes(len(feature_names)), start=1):
+            inner = feature_names if k == 1 else [str(c) for c in range(1, columns + 1)]
+            last = k > len(self.widths)
+            names += [f"a[{c}]" if last else f"W{k}[{r + 1},{c}]" for r in range(rows) for c in inner]
+        return tuple(names)
+
+    def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Split theta into W1, W2, ..., a."""
+        layers = self._layers(np.asarray(theta))
+        named = {f"W{k}": layer for k, layer in enumerate(layers[:-1], start=1)}
+        return named | {"a": layers[-1][0]}
+
+    def pack(self, **parts: object) -> np.ndarray:
+        """Join W1, W2, ..., a into theta."""
+        wanted = [*(f"W{k}" for k in range(1, len(self.widths) + 1)), "a"]
+        if set(parts) != set(wanted):
+            raise InputError(f"pack got {', '.join(sorted(parts)) or 'nothing'}; give {', '.join(wanted)}")
+        return np.concatenate([np.asarray(parts[name], dtype=np.float64).ravel() for name in wanted])
+
+    def _layers(self, theta: Array) -> list[Array]:
+        xp = array_namespace(theta)
+        inner = sum(w * v for w, v in zip(self.widths[1:], self.widths[:-1], strict=True)) + self.widths[-1]
+        d = (theta.shape[0] - inner) // self.widths[0]
+        layers, start = [], 0
+        for rows, columns in self._shapes(d):
+            layers.append(xp.reshape(theta[start : start + rows * columns], (rows, columns)))
+            start += rows * columns
+        return layers
+
+    def inputs(self, x: Array) -> Array:
+        """Return x: there is no bias."""
+        return x
+
+    def _signals(self, theta: Array, x: Array) -> list[tuple[Array, Array]]:
+        """For each layer the gradient of u in its output (rows, w) and its input (rows, v)."""
+        xp = array_namespace(x)
+        layers = self._layers(theta)
+        inputs, gates = [x], []
+        for layer in layers[:-1]:
+            z = inputs[-1] @ xp.permute_dims(layer, (1, 0))
+            gates.append(xp.astype(z > 0, x.dtype))
+            inputs.append(z * gates[-1])
+        signal = xp.ones((x.shape[0], 1), dtype=x.dtype)
+        signals = [signal]
+        for layer, gate in zip(reversed(layers[1:]), reversed(gates), strict=True):
+            signal = (signal @ layer) * gate
+            signals.append(signal)
+        return list(zip(reversed(signals), inputs, strict=True))
+
+    def index(self, theta: Array, x: Array) -> Array:
+        """a . relu(W_k ... relu(W_1 x))."""
+        xp = array_namespace(x)
+        layers = self._layers(theta)
+        hidden = x
+        for layer in layers[:-1]:
+            z = hidden @ xp.permute_dims(layer, (1, 0))
+            hidden = xp.where(z > 0, z, xp.zeros_like(z))
+        return hidden @ layers[-1][0, :]
+
+    def index_gradient(self, theta: Array, x: Array) -> Array:
+        """Outer products of signal and input, layer by layer."""
+        xp = array_namespace(x)
+        return xp.concat(
+            [xp.reshape(s[:, :, None] * h[:, None, :], (x.shape[0], -1)) for s, h in self._signals(theta, x)], axis=1
+        )
+
+    def index_gradient_norms(self, theta: Array, x: Array) -> Array:
+        """Sum over layers of |signal|^2 |input|^2."""
+        total = array_namespace(x).zeros((x.shape[0],), dtype=x.dtype)
+        for signal, hidden in self._signals(theta, x):
+            total = total + squared_row_norms(signal) * squared_row_norms(hidden)
+        return total
