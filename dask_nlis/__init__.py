@@ -4,7 +4,23 @@ Five words: matrix -> scores -> draw -> take -> refit; `run` does them as one jo
 """
 
 from dask_nlis import datasets
-from dask_nlis.activations import Identity, Logistic, Swish, Tanh
+from dask_nlis.activations import (
+    Arctan,
+    Cos,
+    Elu,
+    Exp,
+    Gelu,
+    Identity,
+    LeakyRelu,
+    Logistic,
+    Probit,
+    Relu,
+    Sin,
+    Softplus,
+    SquaredRelu,
+    Swish,
+    Tanh,
+)
 from dask_nlis.constraints import Ball, Box
 from dask_nlis.diagnostics import RowTable, bottom_rows, top_rows, total_loss
 from dask_nlis.errors import (
@@ -40,18 +56,24 @@ from dask_nlis.scores import leverage_scores, norm_scores
 __version__ = "0.1.0"
 
 __all__ = [
+    "Arctan",
     "Ball",
     "Box",
     "ClusterError",
     "ConvergenceWarning",
+    "Cos",
     "DataConversionWarning",
     "DeviceError",
+    "Elu",
+    "Exp",
     "Factor",
     "Fit",
+    "Gelu",
     "Identity",
     "IncompleteRunError",
     "InputError",
     "InputTypeError",
+    "LeakyRelu",
     "Linear",
     "Logistic",
     "MatrixMismatchError",
@@ -60,14 +82,19 @@ __all__ = [
     "NlisWarning",
     "NonFiniteError",
     "PerformanceWarning",
+    "Probit",
     "Problem",
     "RankAmbiguityWarning",
+    "Relu",
     "RowTable",
     "Run",
     "Sample",
     "ScaleWarning",
+    "Sin",
     "SingleIndex",
+    "Softplus",
     "SquaredError",
+    "SquaredRelu",
     "Standardization",
     "Standardized",
     "StoreExistsError",

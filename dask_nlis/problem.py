@@ -12,7 +12,23 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis.activations import Identity, Logistic, Swish, Tanh
+from dask_nlis.activations import (
+    Arctan,
+    Cos,
+    Elu,
+    Exp,
+    Gelu,
+    Identity,
+    LeakyRelu,
+    Logistic,
+    Probit,
+    Relu,
+    Sin,
+    Softplus,
+    SquaredRelu,
+    Swish,
+    Tanh,
+)
 from dask_nlis.constraints import Ball, Box, Constraint
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
@@ -76,7 +92,29 @@ class Problem:
 
 _KNOWN: dict[str, type] = {
     cls.__name__: cls
-    for cls in (Problem, Linear, SingleIndex, Identity, Logistic, Tanh, Swish, SquaredError, Ball, Box)
+    for cls in (
+        Problem,
+        Linear,
+        SingleIndex,
+        Arctan,
+        Cos,
+        Elu,
+        Exp,
+        Gelu,
+        Identity,
+        LeakyRelu,
+        Logistic,
+        Probit,
+        Relu,
+        Sin,
+        Softplus,
+        SquaredRelu,
+        Swish,
+        Tanh,
+        SquaredError,
+        Ball,
+        Box,
+    )
 }
 
 
