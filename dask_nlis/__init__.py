@@ -4,7 +4,23 @@ Five words: matrix -> scores -> draw -> take -> refit; `run` does them as one jo
 """
 
 from dask_nlis import datasets
-from dask_nlis.activations import Identity, LeakyRelu, Logistic, Relu, SquaredRelu, Swish, Tanh
+from dask_nlis.activations import (
+    Arctan,
+    Cos,
+    Elu,
+    Exp,
+    Gelu,
+    Identity,
+    LeakyRelu,
+    Logistic,
+    Probit,
+    Relu,
+    Sin,
+    Softplus,
+    SquaredRelu,
+    Swish,
+    Tanh,
+)
 from dask_nlis.constraints import Ball, Box
 from dask_nlis.diagnostics import RowTable, bottom_rows, top_rows, total_loss
 from dask_nlis.errors import (
@@ -41,20 +57,26 @@ from dask_nlis.scores import leverage_scores, norm_scores
 __version__ = "0.1.0"
 
 __all__ = [
+    "Arctan",
     "Ball",
     "Box",
     "ClusterError",
     "ConvergenceWarning",
+    "Cos",
     "DataConversionWarning",
     "DeepReluNetwork",
     "DeviceError",
+    "Elu",
+    "Exp",
     "Factor",
     "Fit",
+    "Gelu",
     "Homogeneous",
     "Identity",
     "IncompleteRunError",
     "InputError",
     "InputTypeError",
+    "LeakyRelu",
     "Linear",
     "Logistic",
     "MatrixMismatchError",
@@ -65,15 +87,20 @@ __all__ = [
     "NotHomogeneousError",
     "Numerical",
     "PerformanceWarning",
+    "Probit",
     "Problem",
     "RankAmbiguityWarning",
+    "Relu",
     "ReluNetwork",
     "RowTable",
     "Run",
     "Sample",
     "ScaleWarning",
+    "Sin",
     "SingleIndex",
+    "Softplus",
     "SquaredError",
+    "SquaredRelu",
     "Standardization",
     "Standardized",
     "StoreExistsError",

@@ -12,7 +12,24 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis.activations import Activation, Identity, Logistic, Swish, Tanh
+from dask_nlis.activations import (
+    Activation,
+    Arctan,
+    Cos,
+    Elu,
+    Exp,
+    Gelu,
+    Identity,
+    LeakyRelu,
+    Logistic,
+    Probit,
+    Relu,
+    Sin,
+    Softplus,
+    SquaredRelu,
+    Swish,
+    Tanh,
+)
 from dask_nlis.constraints import Ball, Box, Constraint
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
@@ -87,6 +104,17 @@ _KNOWN: dict[str, type] = {
         Logistic,
         Tanh,
         Swish,
+        Arctan,
+        Cos,
+        Elu,
+        Exp,
+        Gelu,
+        LeakyRelu,
+        Probit,
+        Relu,
+        Sin,
+        Softplus,
+        SquaredRelu,
         SquaredError,
         Ball,
         Box,

@@ -6,7 +6,28 @@ from typing import Any, NamedTuple
 import mpmath as mp
 import numpy as np
 
-from dask_nlis import Ball, Box, Identity, Linear, Logistic, SingleIndex, SquaredError, Swish, Tanh
+from dask_nlis import (
+    Arctan,
+    Ball,
+    Box,
+    Cos,
+    Elu,
+    Exp,
+    Gelu,
+    Identity,
+    LeakyRelu,
+    Linear,
+    Logistic,
+    Probit,
+    Relu,
+    Sin,
+    SingleIndex,
+    Softplus,
+    SquaredError,
+    SquaredRelu,
+    Swish,
+    Tanh,
+)
 
 
 class Phi(NamedTuple):
@@ -15,6 +36,7 @@ class Phi(NamedTuple):
     activation: Any
     value: Callable[[Any], Any]
     derivative: Callable[[Any], Any]
+    second_derivative: Callable[[Any], Any]
     steepness: float = 1.0
 
 
@@ -34,19 +56,61 @@ def _swish(c1: float, c2: float, zeta: float = 1.0) -> Phi:
         Swish(c1, c2, zeta),
         lambda t: t * (mp.sqrt(c1) + rise() * _sigma(zeta * t)),
         lambda t: mp.sqrt(c1) + rise() * (_sigma(zeta * t) + zeta * t * _bump(zeta * t)),
-        abs(zeta),
+        lambda t: rise() * zeta * _bump(zeta * t) * (2 - zeta * t * mp.tanh(zeta * t / 2)),
+        abs(zeta) or 1.0,
     )
 
 
+def _leaky(slope: float) -> Phi:
+    return Phi(LeakyRelu(slope), lambda t: t if t > 0 else slope * t, lambda t: mp.mpf(1 if t > 0 else slope), _zero)
+
+
+def _zero(t):
+    return mp.mpf(0)
+
+
+def _one(t):
+    return mp.mpf(1)
+
+
 ACTIVATIONS: dict[str, Phi] = {
-    "identity": Phi(Identity(), lambda t: t, lambda t: mp.mpf(1)),
-    "logistic": Phi(Logistic(), _sigma, _bump),  # phi(0) is not 0: the naive secant cancels
-    "tanh": Phi(Tanh(), mp.tanh, lambda t: mp.sech(t) ** 2),
+    "identity": Phi(Identity(), lambda t: t, _one, _zero),
+    "logistic": Phi(Logistic(), _sigma, _bump, lambda t: -_bump(t) * mp.tanh(t / 2)),  # phi(0) is not 0
+    "tanh": Phi(Tanh(), mp.tanh, lambda t: mp.sech(t) ** 2, lambda t: -2 * mp.tanh(t) * mp.sech(t) ** 2),
+    "softplus": Phi(Softplus(), lambda t: mp.log1p(mp.exp(t)), _sigma, _bump),
+    "exp": Phi(Exp(), mp.exp, mp.exp, mp.exp),  # overflows
+    "probit": Phi(Probit(), mp.ncdf, mp.npdf, lambda t: -t * mp.npdf(t)),
+    "sin": Phi(Sin(), mp.sin, mp.cos, lambda t: -mp.sin(t)),  # the secant changes sign
+    "cos": Phi(Cos(), mp.cos, lambda t: -mp.sin(t), lambda t: -mp.cos(t)),  # phi'(0) = 0
+    "arctan": Phi(Arctan(), mp.atan, lambda t: 1 / (1 + t * t), lambda t: -2 * t / (1 + t * t) ** 2),
     "swish 1, 2": _swish(1, 2),  # the paper's experiments
     "swish 0, 1": _swish(0, 1),  # c1 = 0: the secant vanishes in the left tail
     "swish 0.5, 3, steep": _swish(0.5, 3, 40),  # a transition narrower than the grid of labels
     "swish 1, 4, falling": _swish(1, 4, -2),  # a negative zeta swaps the tails
     "swish 2, 2": _swish(2, 2),  # c1 = c2: a straight line
+    "swish 1, 2, flat": _swish(1, 2, 0),  # zeta = 0: a straight line of slope (sqrt c1 + sqrt c2) / 2
+    "gelu": Phi(
+        Gelu(),
+        lambda t: t * mp.ncdf(t),
+        lambda t: mp.ncdf(t) + t * mp.npdf(t),
+        lambda t: (2 - t * t) * mp.npdf(t),
+    ),
+    # At t = 0 the left branch holds: t > 0 strictly is the right one.
+    "relu": Phi(Relu(), lambda t: t if t > 0 else _zero(t), lambda t: mp.mpf(t > 0), _zero),
+    "leaky relu": _leaky(0.125),
+    "leaky relu, steeper left": _leaky(3.0),
+    "squared relu": Phi(
+        SquaredRelu(),
+        lambda t: t * t if t > 0 else _zero(t),
+        lambda t: 2 * t if t > 0 else _zero(t),
+        lambda t: mp.mpf(2 * (t > 0)),
+    ),
+    "elu": Phi(
+        Elu(),
+        lambda t: t if t > 0 else mp.expm1(t),
+        lambda t: _one(t) if t > 0 else mp.exp(t),
+        lambda t: _zero(t) if t > 0 else mp.exp(t),
+    ),
 }
 
 MODELS: dict[str, Any] = {

@@ -36,11 +36,12 @@ def _same(xp, function, *arrays):
     np.testing.assert_allclose(_fetch(got), expected, rtol=1e-13, atol=1e-14 * size)
 
 
-@pytest.mark.parametrize("method", ["value", "derivative", "secant"])
+@pytest.mark.parametrize("method", ["value", "derivative", "second_derivative", "secant"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_agree_with_numpy(name, method, xp):
     t = np.array([0.0, 1e-300, -1e-17, 1e-8, 0.3, -2.0, 30.0, -800.0, 1e4])
-    _same(xp, getattr(ACTIVATIONS[name].activation, method), t)
+    activation = ACTIVATIONS[name].activation
+    _same(xp, getattr(activation, method), t[t <= activation.domain[1]])
 
 
 @pytest.mark.parametrize("method", ["value", "derivative", "curvature", "root", "root_slope"])

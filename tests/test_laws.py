@@ -24,7 +24,8 @@ def _setting(model, loss, labels, rng, size=3.0, n=400):
     problem = nlis.Problem(MODELS[model], LOSSES[loss])
     theta = rng.normal(size=problem.model.n_parameters(D))
     x = rng.normal(size=(n, D))
-    x[:20] *= 300.0
+    # Where phi overflows the tails stay so short that the square of a row, exp(2u), is finite.
+    x[:20] *= min(300.0, problem.model.activation.domain[1] / (4 * max(size, 1.0)))
     x[20:40] *= 1e-12
     x[40] = 0.0
     if problem.model.intercept:
@@ -68,7 +69,10 @@ def test_value_is_value_at_zero_plus_theta_times_adjoint(model, loss, labels, si
 def test_adjoint_is_the_mean_gradient_along_the_ray(model, loss, labels, rng):
     # The gradient AT t theta; differentiating f(t theta) in theta instead brings a factor t, which is another matrix.
     problem, theta, x, y = _setting(model, loss, labels, rng, size=6.0 / slope_scale(MODELS[model]))
-    x, y = x[20:], None if y is None else y[20:]  # 64 nodes do not resolve the tails
+    keep = np.arange(len(x)) >= 20  # 64 nodes do not resolve the tails
+    left, right = problem.model.activation.derivative(np.array([-1e-300, 1e-300]))
+    keep[41] = left == right  # at a kink the side of an index that is 0 up to rounding differs from node to node
+    x, y = x[keep], None if y is None else y[keep]
     nodes, weights = np.polynomial.legendre.leggauss(64)
     mean = sum(w / 2 * _gradient(problem, (t + 1) / 2 * theta, x, y) for t, w in zip(nodes, weights, strict=True))
     rows = dual_rows(problem, theta, x, y)
@@ -119,8 +123,11 @@ def test_reference_rows_are_the_dual_rows_with_every_slope_replaced_by_its_sign(
     ones = np.ones((len(x), 1)) if problem.model.intercept else np.empty((len(x), 0))
     last = problem.model.activation.at_zero - (0.0 if y is None else y)
     np.testing.assert_array_equal(reference, np.column_stack([x, ones, np.broadcast_to(last, len(x))]))
+    secant = np.sign(problem.model.activation.secant(problem.model.index(theta, x)))
     dual = dual_rows(problem, theta, x, y)
-    assert np.all(np.sign(dual[40:, :-1]) == np.sign(reference[40:, :-1]))
+    np.testing.assert_array_equal(np.sign(dual[40:, :-1]), secant[40:, None] * np.sign(reference[40:, :-1]))
+    # A rectifier's secant is 0 on dead rows; that of sin and cos counts as positive by convention.
+    assert np.all(secant >= 0) or isinstance(problem.model.activation, nlis.Sin | nlis.Cos)
 
 
 def test_logistic_factors_are_positive_and_exact_from_zero_to_the_far_tails(rng):
@@ -132,17 +139,29 @@ def test_logistic_factors_are_positive_and_exact_from_zero_to_the_far_tails(rng)
     np.testing.assert_allclose(factor[6:], 0.5 / np.abs(u[6:]), rtol=1e-12)
 
 
+def _flat_at_zero(model):
+    return model.activation.derivative(np.zeros(1))[0] == 0
+
+
 @pytest.mark.parametrize("labels", ["no labels", "noisy", "zero"])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [name for name, model in MODELS.items() if not _flat_at_zero(model)])
 def test_reference_leverage_is_dual_leverage_at_theta_zero(model, labels, rng):
     problem = nlis.Problem(MODELS[model])
-    assert problem.model.activation.derivative(np.zeros(1))[0] != 0
     x = rng.normal(size=(90, 3))
     y = LABELS[labels](x[:, 0], rng)
     reference = nlis.reference_matrix(problem, x, y)
     dual = nlis.dual_matrix(problem, x, y, theta=np.zeros(problem.model.n_parameters(3)))
     h = nlis.leverage_scores(reference, nlis.factorize(reference))
     np.testing.assert_allclose(nlis.leverage_scores(dual, nlis.factorize(dual)), h, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", [name for name, model in MODELS.items() if _flat_at_zero(model)])
+def test_where_phi_is_flat_at_zero_the_dual_rows_at_theta_zero_are_their_last_entry(model, rng):
+    problem = nlis.Problem(MODELS[model])
+    x, y = rng.normal(size=(9, D)), rng.normal(size=9)
+    rows = dual_rows(problem, np.zeros(problem.model.n_parameters(D)), x, y)
+    np.testing.assert_array_equal(rows[:, :-1], 0.0)
+    np.testing.assert_array_equal(rows[:, -1], problem.model.activation.at_zero - y)
 
 
 def test_linear_model_without_labels_has_the_hat_diagonal_of_statsmodels(rng):

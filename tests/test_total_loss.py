@@ -4,7 +4,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from counting import CountingArray, cut, rows_of
-from scipy.special import expit
+from scipy.special import expit, ndtr
 from tables import MODELS
 
 import dask_nlis as nlis
@@ -16,6 +16,17 @@ PHI = {
     "Identity": lambda phi, t: t,
     "Logistic": lambda phi, t: expit(t),
     "Tanh": lambda phi, t: np.tanh(t),
+    "Softplus": lambda phi, t: np.log(1 + np.exp(t)),
+    "Exp": lambda phi, t: np.exp(t),
+    "Probit": lambda phi, t: ndtr(t),
+    "Sin": lambda phi, t: np.sin(t),
+    "Cos": lambda phi, t: np.cos(t),
+    "Arctan": lambda phi, t: np.arctan(t),
+    "Gelu": lambda phi, t: t * ndtr(t),
+    "Relu": lambda phi, t: np.maximum(t, 0.0),
+    "LeakyRelu": lambda phi, t: np.where(t > 0, t, phi.slope * t),
+    "SquaredRelu": lambda phi, t: np.maximum(t, 0.0) ** 2,
+    "Elu": lambda phi, t: np.where(t > 0, t, np.exp(t) - 1),
     "Swish": lambda phi, t: t * (phi.c1**0.5 + (phi.c2**0.5 - phi.c1**0.5) * expit(phi.zeta * t)),
 }
 
