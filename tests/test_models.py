@@ -3,7 +3,7 @@
 import array_api_strict
 import numpy as np
 import pytest
-from nets import D, INDEXED, NETS, RECTIFIED, cubed, cubed_gradient, setting, wave, wave_gradient
+from nets import INDEXED, NETS, RECTIFIED, D, cubed, cubed_gradient, setting, wave, wave_gradient
 
 import dask_nlis as nlis
 from dask_nlis import problem as problems

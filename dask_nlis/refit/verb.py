@@ -8,6 +8,7 @@ import numpy as np
 from dask_nlis.activations import Identity
 from dask_nlis.errors import ConvergenceWarning, InputError, InputTypeError, NonFiniteError
 from dask_nlis.intake import default_names, in_memory
+from dask_nlis.models import Linear, SingleIndex
 from dask_nlis.problem import Problem, check_theta
 from dask_nlis.refit.fit import Fit
 from dask_nlis.refit.objective import Objective, best_step
@@ -51,7 +52,7 @@ def refit(
     sample_weight : array_like of shape (s,), optional
         Row weights of the data, multiplied in.
     start : array_like of shape (p,), optional
-        First start, projected on the set; zeros by default.
+        First start, projected on the set; zeros by default, a random one for networks, where zeros is a saddle.
     n_starts : int, default 5
         Starts in all, the others random; one suffices for a linear model and is all it gets.
     seed : int, default 0
@@ -107,7 +108,7 @@ def fit_rows(
     if problem.constraint is not None:
         problem.constraint.check(p)
     objective = Objective(problem, x, y, weights)
-    first = np.zeros(p) if start is None else check_theta(problem, start, x.shape[1], names, "start")
+    first = None if start is None else check_theta(problem, start, x.shape[1], names, "start")
     theta = _best(objective, _starts(objective, first, n_starts, seed))
     return _checked(objective, theta, names)
 
@@ -161,16 +162,21 @@ def _weights(argument: str, value: Any, s: int) -> np.ndarray:
     return weights
 
 
-def _starts(objective: Objective, first: np.ndarray, n_starts: int, seed: int) -> list[np.ndarray]:
-    """The first start and random ones, whose index has standard deviation about 1 over the rows."""
-    if isinstance(objective.problem.model.activation, Identity):
-        n_starts = 1
-    gradient = objective.problem.model.index_gradient(first, objective.X)
+def _starts(objective: Objective, given: np.ndarray | None, n_starts: int, seed: int) -> list[np.ndarray]:
+    """The given start, or zeros, and random ones of the size of the inputs; zeros is a saddle of every network."""
+    model = objective.problem.model
+    affine = isinstance(model, Linear | SingleIndex)
+    p = model.n_parameters(objective.X.shape[1])
+    first = [given] if given is not None else [np.zeros(p)] if affine else []
+    if isinstance(model, Linear) or (isinstance(model, SingleIndex) and isinstance(model.activation, Identity)):
+        return first  # convex: one start is enough
     with np.errstate(over="ignore"):
-        size = np.sqrt((gradient**2).mean(axis=0) * len(first))
-    rng = np.random.default_rng(seed)
+        # Coefficients that give the index a standard deviation of about 1 over the rows.
+        size = np.sqrt((model.inputs(objective.X) ** 2).mean(axis=0) * (p if affine else objective.X.shape[1]))
+        size = size if affine else np.full(p, np.sqrt((size**2).mean()))
     spread = np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 1.0)
-    return [first, *(rng.standard_normal(len(first)) * spread for _ in range(n_starts - 1))]
+    rng = np.random.default_rng(seed)
+    return first + [rng.standard_normal(p) * spread for _ in range(n_starts - len(first))]
 
 
 def _best(objective: Objective, starts: list[np.ndarray]) -> np.ndarray:
