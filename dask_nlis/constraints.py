@@ -213,8 +213,10 @@ class Box:
         object.__setattr__(self, "upper", upper)
 
     def project(self, theta: Vector) -> Vector:
-        """Clip entry by entry."""
-        return np.clip(theta, self.lower, self.upper)
+        """Clip entry by entry; what is within rounding of a bound goes onto it."""
+        above, below = self._sides(theta)
+        inside = np.where(above <= 4, self.lower, np.where(below <= 4, self.upper, theta))
+        return np.clip(inside, self.lower, self.upper)
 
     def _sides(self, theta: Vector) -> tuple[Vector, Vector]:
         """How far theta lies above the lower and below the upper bound, in roundings: the projection is exact."""
