@@ -24,10 +24,19 @@ from dask_nlis.errors import (
     RankAmbiguityWarning,
     ScaleWarning,
     StoreExistsError,
+    ZeroLossSingularityError,
 )
 from dask_nlis.factor import Factor, factorize
 from dask_nlis.intake import Standardization, Standardized, open_rows, standardize
-from dask_nlis.losses import SquaredError
+from dask_nlis.losses import (
+    AbsoluteError,
+    CustomLoss,
+    Huber,
+    LogisticLoss,
+    PoissonDeviance,
+    PseudoHuber,
+    SquaredError,
+)
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
 from dask_nlis.models import Linear, SingleIndex
 from dask_nlis.pipeline import Run, open_run, pilot, run
@@ -40,27 +49,33 @@ from dask_nlis.scores import leverage_scores, norm_scores
 __version__ = "0.1.0"
 
 __all__ = [
+    "AbsoluteError",
     "Ball",
     "Box",
     "ClusterError",
     "ConvergenceWarning",
+    "CustomLoss",
     "DataConversionWarning",
     "DeviceError",
     "Factor",
     "Fit",
+    "Huber",
     "Identity",
     "IncompleteRunError",
     "InputError",
     "InputTypeError",
     "Linear",
     "Logistic",
+    "LogisticLoss",
     "MatrixMismatchError",
     "MissingDataError",
     "NlisError",
     "NlisWarning",
     "NonFiniteError",
     "PerformanceWarning",
+    "PoissonDeviance",
     "Problem",
+    "PseudoHuber",
     "RankAmbiguityWarning",
     "RowTable",
     "Run",
@@ -74,6 +89,7 @@ __all__ = [
     "Swish",
     "TallMatrix",
     "Tanh",
+    "ZeroLossSingularityError",
     "bottom_rows",
     "datasets",
     "draw",

@@ -4,6 +4,7 @@ NlisError
  +- InputError (ValueError)
  |   +- NonFiniteError
  |   +- MatrixMismatchError
+ |   +- ZeroLossSingularityError
  +- InputTypeError (TypeError)
  +- MissingDataError (FileNotFoundError)
  +- StoreExistsError (FileExistsError)
@@ -33,6 +34,10 @@ class NonFiniteError(InputError):
 
 class MatrixMismatchError(InputError):
     """A factor of one matrix was used with another."""
+
+
+class ZeroLossSingularityError(InputError):
+    """Rows lie where the root of their loss has no slope; the first row and the count are named."""
 
 
 class InputTypeError(NlisError, TypeError):

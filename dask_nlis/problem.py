@@ -16,7 +16,16 @@ from dask_nlis.activations import Identity, Logistic, Swish, Tanh
 from dask_nlis.constraints import Ball, Box, Constraint
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.losses import Loss, SquaredError
+from dask_nlis.losses import (
+    AbsoluteError,
+    CustomLoss,
+    Huber,
+    LogisticLoss,
+    Loss,
+    PoissonDeviance,
+    PseudoHuber,
+    SquaredError,
+)
 from dask_nlis.models import Linear, Model, SingleIndex
 from dask_nlis.nouns import from_dict, noun, to_dict
 
@@ -32,7 +41,8 @@ class Problem:
     model : Model
         `Linear(...)` or `SingleIndex(...)`.
     loss : Loss, default SquaredError()
-        Per-row loss; the objective is its weighted sum over rows.
+        Per-row loss; the objective is its weighted sum over rows. `LogisticLoss` and `PoissonDeviance` have their
+        link inside and go with models whose activation is `Identity()`.
     constraint : Constraint, optional
         `Ball(...)` or `Box(...)`; None leaves theta free.
 
@@ -40,6 +50,8 @@ class Problem:
     ------
     InputTypeError
         If an argument is not of its kind (a class instead of an instance, say).
+    InputError
+        If the loss takes the linear predictor and the model has an activation.
 
     Examples
     --------
@@ -62,9 +74,19 @@ class Problem:
                 isinstance(value, type) or not callable(getattr(value, method, None))
             ):
                 raise InputTypeError(f"Problem {name}={value!r} is no {name}; give one such as {example}")
+        if self.loss.takes == "linear predictor" and not isinstance(self.model.activation, Identity):
+            raise InputError(
+                f"Problem loss={self.loss!r} has its link inside, but the model has activation="
+                f"{self.model.activation!r}; give Linear() or activation=Identity()"
+            )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the problem as JSON values and arrays."""
+        """Return the problem as JSON values and arrays; a CustomLoss has none, since files name no functions."""
+        if isinstance(self.loss, CustomLoss):
+            raise InputTypeError(
+                f"Problem loss={self.loss!r} holds Python functions, which no file may name; pickle the problem, or "
+                "use a loss of the library"
+            )
         return to_dict(self)
 
     @staticmethod
@@ -78,6 +100,8 @@ _KNOWN: dict[str, type] = {
     cls.__name__: cls
     for cls in (Problem, Linear, SingleIndex, Identity, Logistic, Tanh, Swish, SquaredError, Ball, Box)
 }
+
+_KNOWN |= {cls.__name__: cls for cls in (Huber, PseudoHuber, AbsoluteError, LogisticLoss, PoissonDeviance)}
 
 
 def check_theta(problem: Problem, theta: object, d: int, names: Sequence[str], argument: str = "theta") -> np.ndarray:
@@ -121,6 +145,13 @@ def slope(problem: Problem, u: Array, y: Array | None) -> Array:
         return inner
     xp = array_namespace(u)
     return problem.loss.root_slope(phi.value(u), xp.full(u.shape, phi.at_zero, dtype=u.dtype), y) * inner
+
+
+def singular(problem: Problem, theta: Array, x: Array, y: Array) -> Array | None:
+    """Mask (m,) of rows whose root has no slope between phi(0) and their prediction; None where it always has."""
+    phi = problem.model.activation
+    u = problem.model.index(theta, x)
+    return problem.loss.singular(phi.value(u), array_namespace(u).full(u.shape, phi.at_zero, dtype=u.dtype), y)
 
 
 def dual_rows(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
