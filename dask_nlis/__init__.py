@@ -41,10 +41,19 @@ from dask_nlis.errors import (
     RankAmbiguityWarning,
     ScaleWarning,
     StoreExistsError,
+    ZeroLossSingularityError,
 )
 from dask_nlis.factor import Factor, factorize
 from dask_nlis.intake import Standardization, Standardized, open_rows, standardize
-from dask_nlis.losses import SquaredError
+from dask_nlis.losses import (
+    AbsoluteError,
+    CustomLoss,
+    Huber,
+    LogisticLoss,
+    PoissonDeviance,
+    PseudoHuber,
+    SquaredError,
+)
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
 from dask_nlis.models import DeepReluNetwork, Homogeneous, Linear, Numerical, ReluNetwork, SingleIndex
 from dask_nlis.pipeline import Run, open_run, pilot, run
@@ -57,12 +66,14 @@ from dask_nlis.scores import leverage_scores, norm_scores
 __version__ = "0.1.0"
 
 __all__ = [
+    "AbsoluteError",
     "Arctan",
     "Ball",
     "Box",
     "ClusterError",
     "ConvergenceWarning",
     "Cos",
+    "CustomLoss",
     "DataConversionWarning",
     "DeepReluNetwork",
     "DeviceError",
@@ -72,6 +83,7 @@ __all__ = [
     "Fit",
     "Gelu",
     "Homogeneous",
+    "Huber",
     "Identity",
     "IncompleteRunError",
     "InputError",
@@ -79,6 +91,7 @@ __all__ = [
     "LeakyRelu",
     "Linear",
     "Logistic",
+    "LogisticLoss",
     "MatrixMismatchError",
     "MissingDataError",
     "NlisError",
@@ -87,8 +100,10 @@ __all__ = [
     "NotHomogeneousError",
     "Numerical",
     "PerformanceWarning",
+    "PoissonDeviance",
     "Probit",
     "Problem",
+    "PseudoHuber",
     "RankAmbiguityWarning",
     "Relu",
     "ReluNetwork",
@@ -107,6 +122,7 @@ __all__ = [
     "Swish",
     "TallMatrix",
     "Tanh",
+    "ZeroLossSingularityError",
     "bottom_rows",
     "datasets",
     "draw",

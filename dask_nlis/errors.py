@@ -5,6 +5,7 @@ NlisError
  |   +- NonFiniteError
  |   +- MatrixMismatchError
  |   +- NotHomogeneousError
+ |   +- ZeroLossSingularityError
  +- InputTypeError (TypeError)
  +- MissingDataError (FileNotFoundError)
  +- StoreExistsError (FileExistsError)
@@ -38,6 +39,10 @@ class MatrixMismatchError(InputError):
 
 class NotHomogeneousError(InputError):
     """A model declared homogeneous is not, or not of the degree given."""
+
+
+class ZeroLossSingularityError(InputError):
+    """Rows lie where the root of their loss has no slope; the first row and the count are named."""
 
 
 class InputTypeError(NlisError, TypeError):

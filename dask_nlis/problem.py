@@ -33,8 +33,27 @@ from dask_nlis.activations import (
 from dask_nlis.constraints import Ball, Box, Constraint
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.losses import Loss, SquaredError
-from dask_nlis.models import DeepReluNetwork, Linear, Model, ReluNetwork, SingleIndex, is_adjoint, is_index
+from dask_nlis.losses import (
+    AbsoluteError,
+    CustomLoss,
+    Huber,
+    LogisticLoss,
+    Loss,
+    PoissonDeviance,
+    PseudoHuber,
+    SquaredError,
+)
+from dask_nlis.models import (
+    DeepReluNetwork,
+    Homogeneous,
+    Linear,
+    Model,
+    Numerical,
+    ReluNetwork,
+    SingleIndex,
+    is_adjoint,
+    is_index,
+)
 from dask_nlis.nouns import from_dict, noun, to_dict
 from dask_nlis.rays import identity_residual, ray_rows
 
@@ -48,9 +67,10 @@ class Problem:
     Parameters
     ----------
     model : Model
-        `Linear(...)` or `SingleIndex(...)`.
+        `Linear`, `SingleIndex`, `ReluNetwork`, `DeepReluNetwork`, `Homogeneous` or `Numerical`.
     loss : Loss, default SquaredError()
-        Per-row loss; the objective is its weighted sum over rows.
+        Per-row loss; the objective is its weighted sum over rows. `LogisticLoss` and `PoissonDeviance` have their
+        link inside and go with models whose activation is `Identity()`.
     constraint : Constraint, optional
         `Ball(...)` or `Box(...)`; None leaves theta free.
 
@@ -58,6 +78,8 @@ class Problem:
     ------
     InputTypeError
         If an argument is not of its kind (a class instead of an instance, say).
+    InputError
+        If the loss takes the linear predictor and the model has an activation.
 
     Examples
     --------
@@ -80,9 +102,21 @@ class Problem:
                 isinstance(value, type) or not callable(getattr(value, method, None))
             ):
                 raise InputTypeError(f"Problem {name}={value!r} is no {name}; give one such as {example}")
+        activation = getattr(self.model, "activation", Identity())  # a Numerical model predicts what the loss takes
+        if self.loss.takes == "linear predictor" and not isinstance(activation, Identity):
+            raise InputError(
+                f"Problem loss={self.loss!r} has its link inside, but the model has activation={activation!r}; "
+                "give Linear() or activation=Identity()"
+            )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the problem as JSON values and arrays."""
+        """Return the problem as JSON values and arrays; users' functions have none, since files name no functions."""
+        for name, part in (("model", self.model), ("loss", self.loss)):
+            if isinstance(part, Homogeneous | Numerical | CustomLoss):
+                raise InputTypeError(
+                    f"Problem {name} is a {type(part).__name__} of Python functions, which no file may name; use one of "
+                    "the library, or store=None"
+                )
         return to_dict(self)
 
     @staticmethod
@@ -116,6 +150,11 @@ _KNOWN: dict[str, type] = {
         Softplus,
         SquaredRelu,
         SquaredError,
+        Huber,
+        PseudoHuber,
+        AbsoluteError,
+        LogisticLoss,
+        PoissonDeviance,
         Ball,
         Box,
     )
@@ -178,6 +217,11 @@ def adjoint(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
     if is_adjoint(model) and has_closed_form(problem, y is not None):
         return model.adjoint(theta, x)
     return ray_rows(model, problem.loss, theta, x, y)
+
+
+def singular(problem: Problem, theta: Array, x: Array, y: Array) -> Array | None:
+    """Mask (m,) of rows whose root has no slope between the prediction at 0 and theirs; None where it always has."""
+    return problem.loss.singular(problem.model.predict(theta, x), problem.model.at_zero(x), y)
 
 
 def dual_rows(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:

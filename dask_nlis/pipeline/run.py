@@ -124,6 +124,8 @@ def run(
         else check_draw(pilot_size, scheme, n, seed, "pilot_size")[0]
     )
     path = None if store is None else check_free(store)
+    if path is not None:
+        problem.to_dict()  # raises for users' functions, which could not be stored at the end
 
     reads: dict[str, int] = {}
     first: Fit | None = None

@@ -1,0 +1,54 @@
+"""What every loss declares, and the answers that most of them share."""
+
+from typing import Any, Protocol
+
+Array = Any
+
+
+class Loss(Protocol):
+    """A per-row loss l(prediction, y) >= 0; every method works elementwise on arrays of equal shape.
+
+    Where `takes` is "linear predictor" the link is inside the loss: its first argument is the index u, and a
+    model must hand it over as it is (`Identity` activation).
+    """
+
+    @property
+    def takes(self) -> str:
+        """What the first argument is: "prediction" or "linear predictor"."""
+
+    def value(self, prediction: Array, y: Array) -> Array:
+        """l(prediction, y)."""
+
+    def derivative(self, prediction: Array, y: Array) -> Array:
+        """First derivative of l in the prediction."""
+
+    def curvature(self, prediction: Array, y: Array) -> Array:
+        """Second derivative of l in the prediction; 0 where l is straight."""
+
+    def root(self, prediction: Array, y: Array) -> Array:
+        """Signed root of l, non-decreasing in the prediction where l has one minimum."""
+
+    def root_slope(self, a: Array, b: Array, y: Array) -> Array:
+        """Divided difference (root(a, y) - root(b, y)) / (a - b), and the derivative of the root where a = b."""
+
+    def check_labels(self, y: Array) -> tuple[Array, str] | None:
+        """Mask of finite labels that are not allowed, with those allowed in words; None where all are."""
+
+    def singular(self, a: Array, b: Array, y: Array) -> Array | None:
+        """Mask of rows whose root has no slope between a and b; None where it always has one."""
+
+    def response(self, prediction: Array) -> Array:
+        """Mean of y that a prediction stands for: what `Fit.predict` returns."""
+
+
+def any_label(loss: Loss, y: Array) -> None:
+    """None: every finite label is allowed."""
+
+
+def never_singular(loss: Loss, a: Array, b: Array, y: Array) -> None:
+    """None: the root has a slope everywhere."""
+
+
+def as_predicted(loss: Loss, prediction: Array) -> Array:
+    """Return the prediction: it is the mean response already."""
+    return prediction
