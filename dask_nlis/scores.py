@@ -24,7 +24,7 @@ def leverage_scores(A: Any, factor: Factor) -> Any:
     """Leverage of every row of A (n, p), given its factor -> (n,), in [0, 1], sum = factor.rank.
 
     h_i is the i-th diagonal entry of F F^+ (the hat matrix diagonal of F): how much of the row no other row
-    can replace. Lazy for Dask, Zarr and lazy xarray input; computed at the call for NumPy and pandas. One
+    can replace. With a factor of method="sketch-only" an estimate, of which `factor.beta` tells the worst. Lazy for Dask, Zarr and lazy xarray input; computed at the call for NumPy and pandas. One
     read of X when computed, one task a block.
 
     Parameters
@@ -32,7 +32,8 @@ def leverage_scores(A: Any, factor: Factor) -> Any:
     A : TallMatrix or array_like of shape (n, p)
         The matrix.
     factor : Factor
-        `factorize(A)` of the same matrix.
+        `factorize(A)` of the same matrix, or a factor merged from it and others: then leverage among the rows of
+        all parts, and the scores of all parts together sum to the rank.
 
     Returns
     -------
@@ -71,7 +72,7 @@ def check_factor(matrix: TallMatrix, factor: object) -> None:
     """Raise unless the factor was made from this matrix."""
     if not isinstance(factor, Factor):
         raise InputTypeError(f"factor is {type(factor).__name__}; give factorize(A)")
-    if factor.token != matrix.token:
+    if matrix.token not in factor.parts:
         raise MatrixMismatchError(
             f"factor belongs to another matrix (rank {factor.rank} of {len(factor.columns)} columns, A has "
             f"{matrix.shape[1]}); give factorize(A), or cross_leverage_scores for rows of another matrix"
@@ -83,7 +84,6 @@ def lazy_leverage(matrix: TallMatrix, factor: Factor) -> da.Array:
     # The whitener has a key of its own, so that it travels once and not with every task.
     pair = (factor.whitener, factor.correction)
     whitener = delayed(pair, name=f"nlis-whitener-{tokenize(pair)}", traverse=False)
-    tolerance = max(1e-12, 100 * factor.condition * np.finfo(np.float64).eps)
     lazy = map_blocks(
         matrix,
         leverage_block,
@@ -91,7 +91,7 @@ def lazy_leverage(matrix: TallMatrix, factor: Factor) -> da.Array:
         meta=np.empty((0, 0)),
         job=matrix.job,
         whitener=whitener,
-        tolerance=tolerance,
+        tolerance=factor.score_tolerance,
     )
     return _named(without_column_axis(lazy), matrix)
 

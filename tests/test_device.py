@@ -12,7 +12,8 @@ import pytest
 from counting import FakeGPU, no_compute, rows_of, same_bits
 
 import dask_nlis as nlis
-from dask_nlis import device, factor, scores
+from dask_nlis import device, scores
+from dask_nlis.factor import gram, sketch, tree
 from dask_nlis.matrix import tasks
 
 SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
@@ -20,7 +21,7 @@ X, Y = rows_of(61, 400, 3)
 THETA = np.array([0.3, -0.2, 0.1, 0.05])
 
 # Where tasks call `choose` by its name.
-ROOMS = (device, factor, scores, tasks, sys.modules[nlis.total_loss.__module__])
+ROOMS = (device, gram, sketch, tree, scores, tasks, sys.modules[nlis.total_loss.__module__])
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
-"""R-only QR, rank, whitener and leverage of a tall matrix.
+"""R-only QR, Gram matrix and Cholesky, rank, whitener and leverage of a tall matrix.
 
 Leverage is never read off an explicit Q, which is wrong under rank deficiency and as large as the
-data, nor off a Gram matrix with an eigenvalue cut-off (Benson et al. 2013, "Direct QR factorizations
-for tall-and-skinny matrices in MapReduce architectures", for the R-only tree).
+data, nor off a Gram matrix with an eigenvalue cut-off: where Cholesky breaks, there is no R (Benson et al.
+2013, "Direct QR factorizations for tall-and-skinny matrices in MapReduce architectures", for the R-only tree;
+Yamamoto et al. 2015, "Roundoff error analysis of the CholeskyQR2 algorithm", for two Gram matrices in a row).
 """
 
 from collections.abc import Iterable
@@ -43,6 +44,12 @@ def merge_r(factors: Iterable[Array]) -> Array:
     return level[0]
 
 
+def gram(a: Array) -> Array:
+    """Gram matrix of the columns, (m, p) -> (p, p)."""
+    # NumPy sees that both factors are one array and takes the symmetric product, half the work.
+    return array_namespace(a).matrix_transpose(a) @ a
+
+
 def squared_row_norms(a: Array) -> Array:
     """Squared Euclidean norm of each row, (m, p) -> (m,)."""
     xp = array_namespace(a)
@@ -71,29 +78,45 @@ class Spectrum(NamedTuple):
     rank: int
     singular_values: np.ndarray  # (p,), descending, of R after column scaling
     condition: float  # largest over smallest kept singular value
-    column_scale: np.ndarray  # (p,), powers of two
+    exponents: np.ndarray  # (p,), columns were divided by 2^exponents
+    vectors: np.ndarray  # (p, p), right singular vectors of the scaled columns
     whitener: np.ndarray  # (p, rank)
-    null_space: np.ndarray  # (p, p - rank), in scaled columns
+    shift: np.ndarray  # (rank,), powers of two left out of the whitener; 0 but at the ends of float64's range
     ambiguous: tuple[float, ...]  # singular values near the tolerance, relative to the largest
     involved: tuple[int, ...]  # columns with a part in their singular vectors
 
+    @property
+    def column_scale(self) -> np.ndarray:
+        """Powers of two that bring the column norms into [0.5, 1), (p,)."""
+        return _scale(self.exponents)
 
-def spectrum(r: np.ndarray) -> Spectrum:
+    @property
+    def null_space(self) -> np.ndarray:
+        """Directions of no length, (p, p - rank), in scaled columns."""
+        return self.vectors[:, self.rank :]
+
+    @property
+    def correction(self) -> np.ndarray | None:
+        """What F W still has to be multiplied by when powers of two were left out of W, (rank, rank)."""
+        return np.diag(np.ldexp(1.0, self.shift)) if self.shift.any() else None
+
+
+def spectrum(r: np.ndarray, exponents: np.ndarray | None = None) -> Spectrum:
     """Decide the rank of R and form the whitener W, so that F W has orthonormal columns.
 
     Columns are first scaled by powers of two to norms in [0.5, 1), which costs no digit and takes
     pure column scale out of the condition; singular values below 10 p eps of the largest are zero.
-    The tolerance does not depend on the number of rows.
+    The tolerance does not depend on the number of rows. `r` holds columns divided by 2^exponents, where given.
     """
     p = r.shape[1]
-    scale = power_of_two_scale(r)
-    _, s, vt = np.linalg.svd(r * scale)
+    own = column_exponents(r)
+    _, s, vt = np.linalg.svd(np.ldexp(r, -own))
+    exponents = own if exponents is None else own + exponents
     tolerance = 10 * p * np.finfo(np.float64).eps
     largest = s[0] if p else 0.0
     kept = s > tolerance * largest if largest > 0 else np.zeros(p, dtype=bool)
     rank = int(kept.sum())
-    with np.errstate(over="ignore"):  # columns below 1e-308 / sigma; the caller refuses them
-        whitener = scale[:, None] * (vt[:rank].T / s[:rank])
+    whitener, shift = _within_range(vt[:rank].T / s[:rank], -exponents)
     relative = s / largest if largest > 0 else s
     floor = max(tolerance / 10, 8 * np.finfo(np.float64).eps)
     near = np.where(kept, relative < 1000 * tolerance, relative > floor)
@@ -101,12 +124,63 @@ def spectrum(r: np.ndarray) -> Spectrum:
         rank=rank,
         singular_values=s,
         condition=float(largest / s[rank - 1]) if rank else float("nan"),
-        column_scale=scale,
+        exponents=exponents,
+        vectors=vt.T,
         whitener=whitener,
-        null_space=vt[rank:].T,
+        shift=shift,
         ambiguous=tuple(float(v) for v in relative[near]),
         involved=tuple(int(j) for j in np.flatnonzero(np.abs(vt[near]).max(axis=0, initial=0.0) > 0.1)),
     )
+
+
+def with_zero_columns(decided: Spectrum, kept: np.ndarray) -> Spectrum:
+    """The decision on a matrix with zero columns, from that on its other columns `kept` (p,)."""
+    p, k = len(kept), int(kept.sum())
+    if k == p:
+        return decided
+    vectors = np.zeros((p, p))
+    vectors[np.ix_(kept, np.arange(p) < k)] = decided.vectors
+    vectors[np.flatnonzero(~kept), np.arange(k, p)] = 1.0
+    exponents, whitener = np.zeros(p, dtype=np.int64), np.zeros((p, decided.rank))
+    exponents[kept], whitener[kept] = decided.exponents, decided.whitener
+    return decided._replace(
+        singular_values=np.append(decided.singular_values, np.zeros(p - k)),
+        exponents=exponents,
+        vectors=vectors,
+        whitener=whitener,
+        involved=tuple(int(np.flatnonzero(kept)[j]) for j in decided.involved),
+    )
+
+
+def _within_range(values: np.ndarray, exponents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows times 2^exponents, and per column the power of two left out to stay within float64.
+
+    The inverse of a column near 1e-310 has no float64, nor all of its digits that of a column near 1e308.
+    """
+    _, tops = np.frexp(np.abs(values))
+    tops = np.where(values != 0, tops + exponents[:, None], -(2**20)).max(axis=0, initial=-(2**20))
+    shift = tops - np.clip(tops, -960, 960)
+    return np.ldexp(values, exponents[:, None] - shift), shift
+
+
+def r_of_gram(gram: np.ndarray, exponents: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """R of a Gram matrix by Cholesky, upper triangular, of columns divided by the exponents that come with it.
+
+    `gram` (p, p) is that of columns divided by 2^exponents, none of them zero. None where Cholesky breaks: the
+    columns are linearly dependent, or their condition is beyond what a Gram matrix keeps (about 1e8).
+    """
+    _, own = np.frexp(np.sqrt(np.diagonal(gram)))
+    try:
+        lower = np.linalg.cholesky(np.ldexp(gram, -(own[:, None] + own)))
+    except np.linalg.LinAlgError:
+        return None
+    return np.ascontiguousarray(lower.T), exponents + own
+
+
+def before_whitening(first: Spectrum, second: np.ndarray) -> np.ndarray:
+    """R of F with columns divided by 2^first.exponents, from the R factor `second` of F W; full rank only."""
+    # F W = Q R2 and W = D V / s 2^-shift give F D = Q (R2 2^shift s V').
+    return r_factor(np.ldexp(second, first.shift) * first.singular_values @ first.vectors.T)
 
 
 def frobenius_norm(r: np.ndarray) -> float:
@@ -115,12 +189,21 @@ def frobenius_norm(r: np.ndarray) -> float:
     return float(np.ldexp(np.linalg.norm(np.ldexp(r, -top)), top))
 
 
-def power_of_two_scale(r: np.ndarray) -> np.ndarray:
-    """Powers of two that bring the column norms of R into [0.5, 1); 1 for zero columns."""
+def column_exponents(r: np.ndarray) -> np.ndarray:
+    """Exponents (p,) such that columns divided by 2^exponents have norms in [0.5, 1); 0 for zero columns."""
     largest = np.abs(r).max(axis=0, initial=0.0)
     _, top = np.frexp(largest)
     # Norms of columns brought near 1 first: 1e200 squared would overflow, 1e-200 vanish.
     norms = np.sqrt((np.ldexp(r, -top) ** 2).sum(axis=0))
     _, rest = np.frexp(norms)
+    return np.where(largest > 0, top + rest, 0)
+
+
+def power_of_two_scale(r: np.ndarray) -> np.ndarray:
+    """Powers of two that bring the column norms of R into [0.5, 1); 1 for zero columns."""
+    return _scale(column_exponents(r))
+
+
+def _scale(exponents: np.ndarray) -> np.ndarray:
     # 2^1023 is the largest power there is: subnormal columns stay below 1/2.
-    return np.where(largest > 0, np.ldexp(1.0, np.minimum(-(top + rest), 1023)), 1.0)
+    return np.ldexp(1.0, np.minimum(-exponents, 1023))

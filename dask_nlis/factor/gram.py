@@ -1,0 +1,95 @@
+"""The Gram matrix of a tall matrix, in float64 over sub-blocks of about a megabyte, at any scale of the columns.
+
+Columns whose squares would leave float64's range are divided by powers of two first; partial sums carry the
+exponents, so that 1e200 and 1e-310 are columns as any other. Ordinary columns cost nothing extra.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from dask_nlis.device import Device, choose
+from dask_nlis.factor.sums import boxed, read_sum, shared
+from dask_nlis.kernels.linalg import gram
+from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
+from dask_nlis.matrix.tasks import matrix_rows, overflow
+
+Array = Any
+
+#: Squared column norms of a sub-block between which neither they nor their products leave float64's range.
+_LOWEST, _HIGHEST = 2.0**-600, 2.0**600
+
+#: Exponent of a column without entries, below that of any other.
+_EMPTY = -(2**20)
+
+
+class Gram(NamedTuple):
+    """Gram matrix of some rows whose columns were divided by 2^exponents, and what was wrong with them."""
+
+    values: np.ndarray  # (p, p)
+    exponents: np.ndarray  # (p,)
+    n_rows: int
+    finding: Finding
+
+    def plus(self, other: "Gram") -> "Gram":
+        """Gram matrix of both sets of rows, at the larger exponent of each column."""
+        exponents = np.maximum(self.exponents, other.exponents)
+        values = self._at(exponents) + other._at(exponents)
+        return Gram(values, exponents, self.n_rows + other.n_rows, self.finding.plus(other.finding))
+
+    def _at(self, exponents: np.ndarray) -> np.ndarray:
+        down = self.exponents - exponents
+        return np.ldexp(self.values, down[:, None] + down) if down.any() else self.values
+
+
+def read_gram(matrix: TallMatrix, whitener: np.ndarray | None = None) -> Gram:
+    """One read of X: the Gram matrix of F, or of F W when a whitener is given."""
+    width = matrix.shape[1] if whitener is None else whitener.shape[1]
+    found: Gram = read_sum(matrix, gram_block, width, whitener=shared(whitener))
+    return found
+
+
+def gram_block(
+    x: np.ndarray,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    *,
+    job: Job,
+    whitener: np.ndarray | None = None,
+) -> np.ndarray:
+    """Gram matrix of one block, as a Gram in a 1 x 1 object array; sub-block by sub-block on the device."""
+    device = choose(job.device)
+    p = job.n_matrix_columns if whitener is None else whitener.shape[1]
+    target = None if whitener is None else device.put(whitener)
+    total = Gram(np.zeros((p, p)), np.full(p, _EMPTY), 0, Finding())
+    with np.errstate(all="ignore"):
+        for leaf in leaves(x, y, weight, int(start), job, device):
+            rows = matrix_rows(leaf, job)
+            values, exponents = scaled_gram(rows if target is None else rows @ target, device)
+            finding = leaf.finding
+            if not np.isfinite(values).all():  # NaN or an infinity in a row; the rows say where
+                finding = finding.plus(overflow(device.fetch(rows), int(start) + leaf.place.start))
+            total = total.plus(Gram(values, exponents, rows.shape[0], finding))
+    return boxed(total)
+
+
+def scaled_gram(rows: Array, device: Device) -> tuple[np.ndarray, np.ndarray]:
+    """Gram matrix of the columns divided by 2^exponents, and the exponents, on the host: (m, p) -> (p, p), (p,)."""
+    values = device.fetch(gram(rows))
+    squares = np.diagonal(values)
+    exponents = np.zeros(len(squares), dtype=np.int64)
+    ordinary = (squares > _LOWEST) & (squares < _HIGHEST)
+    if ordinary.all():
+        return values, exponents
+    xp = array_namespace(rows)
+    largest = device.fetch(xp.max(xp.abs(rows), axis=0))
+    if not np.isfinite(largest).all():
+        return np.full_like(values, np.nan), exponents
+    empty = largest == 0
+    if not (ordinary | empty).all():
+        _, exponents = np.frexp(largest)
+        exponents = np.maximum(exponents.astype(np.int64), -1023)  # 2^1023 is the largest power there is
+        values = device.fetch(gram(rows * device.put(np.ldexp(1.0, -exponents))[None, :]))
+    return values, np.where(empty, _EMPTY, exponents)

@@ -1,0 +1,90 @@
+"""`factorize`: a ladder of methods, from one Gram matrix to the QR tree, climbed as far as the condition asks."""
+
+from typing import Any
+
+from dask.base import tokenize
+
+from dask_nlis.errors import InputError
+from dask_nlis.factor.noun import Factor, made
+from dask_nlis.factor.rungs import METHODS
+from dask_nlis.factor.sums import check_finite_factor
+from dask_nlis.matrix import as_matrix
+
+#: A p x p factor above this is refused before anything is read (p about 16,000).
+_LARGEST_FACTOR_BYTES = 2**31
+
+
+def factorize(A: Any, *, method: str = "auto") -> Factor:
+    """Factorise a tall matrix: A (n, p) -> Factor; reads X once at conditions up to 100, twice up to 1e7, else thrice.
+
+    Computes. The condition is measured after scaling the columns by powers of two, so units play no part.
+    `Factor.method` and `Factor.reads` say what was done. Memory: one block and a p x p factor a task.
+
+    Parameters
+    ----------
+    A : TallMatrix or array_like of shape (n, p)
+        What to factorise.
+    method : {"auto", "gram", "tsqr", "sketch", "sketch-only"}
+        "auto": a Gram matrix and its Cholesky factor R (1 read); above a condition of 100 another one, of
+        F R^-1 (2 reads); above 1e7, or for dependent columns, then "tsqr" (2 or 3 reads in all, rarely 4).
+        "gram": the first step alone, refused above a condition of 100.
+        "tsqr": an R-only QR tree (1 read; 2 above a condition of 1e3), at any condition and rank.
+        "sketch": a random sketch of about 10 p rows whitens F, a Gram matrix of the whitened rows makes it exact
+        (2 reads); "tsqr" follows where columns are dependent. Pays for p in the hundreds and more.
+        "sketch-only": the sketch alone (1 read). Approximate: `Factor.beta` is measured.
+
+    Returns
+    -------
+    Factor
+
+    Raises
+    ------
+    NonFiniteError
+        If a cell is NaN or infinite, naming the first row, its column and the number of rows.
+    InputError
+        If all rows are zero, p is too large for a p x p factor, or "gram" is refused.
+
+    Warns
+    -----
+    RankAmbiguityWarning
+        If a kept singular value is below 1000 tolerances or a dropped one suspiciously large.
+
+    Notes
+    -----
+    Leverage from "auto", "tsqr", "sketch" and "gram" agrees within 100 kappa eps. CholeskyQR2 is by Yamamoto et
+    al. (2015), the tree by Benson, Gleich & Demmel (2013), sketched preconditioning by Rokhlin & Tygert (2008).
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> X = np.arange(8.0).reshape(4, 2) ** 2
+    >>> factor = nlis.factorize(X)
+    >>> factor.rank, factor.method, factor.reads
+    (2, 'gram', 1)
+    >>> factor = nlis.factorize(np.column_stack([X, X[:, 0]]))
+    >>> factor.rank, factor.method, factor.reads
+    (2, 'tsqr', 2)
+    """
+    matrix = as_matrix(A)
+    if method not in METHODS:
+        raise InputError(f"method={method!r} is not known; give one of {', '.join(map(repr, METHODS))}")
+    n, p = matrix.shape
+    if 8 * p * p > _LARGEST_FACTOR_BYTES:
+        raise InputError(f"p={p:,} columns need a factor of {8 * p * p:,} bytes; use fewer parameters or norm_scores")
+    found = METHODS[method](matrix)
+    check_finite_factor(found.r)
+    return made(
+        found.r,
+        found.decided,
+        whitening=found.whitening,
+        correction=found.correction,
+        n_rows=n - found.n_dropped,
+        n_dropped=found.n_dropped,
+        method=found.method,
+        reads=found.reads,
+        beta=found.beta,
+        token=matrix.token,
+        parts=(matrix.token,),
+        rule_token=tokenize(matrix.rule),
+        columns=matrix.columns,
+    )

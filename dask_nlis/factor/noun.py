@@ -1,0 +1,239 @@
+"""The factor of a tall matrix: what pass 2 needs of pass 1, small, stored with a run, and mergeable."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from dask.base import tokenize
+
+from dask_nlis import phase
+from dask_nlis.errors import InputError, InputTypeError, MatrixMismatchError, RankAmbiguityWarning
+from dask_nlis.factor.sums import check_finite_factor
+from dask_nlis.kernels.linalg import Spectrum, frobenius_norm, merge_r, spectrum
+from dask_nlis.nouns import from_dict, noun, to_dict
+
+#: Condition up to which one Gram matrix is enough: its error grows with the square of the condition.
+GRAM_UP_TO = 1e2
+
+
+@noun
+class Factor:
+    """R factor of a tall matrix F (n, p), with its rank and a whitener W such that F W is orthonormal.
+
+    Attributes
+    ----------
+    r : ndarray of shape (p, p)
+        Upper triangular, diagonal >= 0, R'R = F'F; never truncated.
+    rank : int
+        Singular values above 10 p eps of the largest, after power-of-two column scaling.
+    singular_values : ndarray of shape (p,)
+        Of R after column scaling, descending.
+    condition : float
+        Largest over smallest kept singular value.
+    column_scale : ndarray of shape (p,)
+        Powers of two that bring column norms into [0.5, 1).
+    whitener : ndarray of shape (p, rank)
+        W: leverage is the squared row norm of F W, or of (F W) C where there is a correction.
+    correction : ndarray of shape (rank, rank), or None
+        C of a later read, to be applied to F W as rounded; W C would lose what it gains.
+    frobenius : float
+        Frobenius norm of F.
+    n_rows, n_dropped : int
+        Rows that count; rows left out by missing="drop".
+    method : str
+        How it was computed: "gram", "cholesky-qr2", "tsqr", "sketch" or "sketch-only"; of a merged factor the
+        methods of its parts, joined by "+".
+    reads : int
+        Reads of X it took, the most of any part of a merged factor.
+    beta : float
+        1 for an exact factor. For "sketch-only" a measured bound: no row has less than this share of its exact
+        leverage, scores divided by their sum.
+    token : str
+        Token of the matrix it belongs to.
+    parts : tuple of str
+        Tokens of the matrices whose rows it covers: `token` alone, or those of the factors merged.
+    rule_token : str
+        Token of what made the rows: problem and theta, or nothing for plain rows.
+    columns, dependent : tuple of str
+        Names of the columns of F; those that take part in an exact linear dependency.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> factor = nlis.factorize(np.array([[3.0, 3.0], [4.0, 4.0], [0.0, 0.0]]))
+    >>> factor.rank, factor.dependent, factor.r.round(12)[0]
+    (1, ('x0', 'x1'), array([5., 5.]))
+    """
+
+    r: np.ndarray
+    rank: int
+    singular_values: np.ndarray
+    condition: float
+    column_scale: np.ndarray
+    whitener: np.ndarray
+    correction: np.ndarray | None
+    frobenius: float
+    n_rows: int
+    n_dropped: int
+    method: str
+    reads: int
+    beta: float
+    token: str
+    parts: tuple[str, ...]
+    rule_token: str
+    columns: tuple[str, ...]
+    dependent: tuple[str, ...]
+
+    @property
+    def score_tolerance(self) -> float:
+        """How far above 1 rounding may bring a score: 100 kappa eps, of a Gram matrix 100 kappa^2 eps; >= 1e-12."""
+        if self.beta < 1:
+            return 10 / self.beta  # a sketch overrates rows by design; the scores are clipped to 1
+        growth = self.condition
+        if "gram" in self.method.split("+"):  # each Gram matrix was made at a condition up to 1e2
+            growth = max(growth, min(growth, GRAM_UP_TO) ** 2)
+        return max(1e-12, 100 * growth * float(np.finfo(np.float64).eps))
+
+    def merge(self, other: "Factor") -> "Factor":
+        """Factor of the rows of two matrices together: QR of the two stacked r. Reads nothing.
+
+        `leverage_scores(A, merged)` takes either part as A and gives the leverage of its rows among the rows of
+        both; the scores of all parts together sum to the rank. For one matrix that holds the rows of both,
+        factorize that one. No second read corrects a merged whitener: its scores hold to 100 kappa eps.
+
+        Parameters
+        ----------
+        other : Factor
+            Of other rows, with the same columns, problem and theta.
+
+        Returns
+        -------
+        Factor
+
+        Raises
+        ------
+        InputError
+            If columns differ, a matrix is in both, or a factor is only a sketch.
+        MatrixMismatchError
+            If problem or theta differ.
+
+        Warns
+        -----
+        RankAmbiguityWarning
+            As `factorize`.
+
+        Examples
+        --------
+        >>> import numpy as np, dask_nlis as nlis
+        >>> A, B = np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0]])
+        >>> both = nlis.factorize(A).merge(nlis.factorize(B))
+        >>> nlis.leverage_scores(A, both).round(12), nlis.leverage_scores(B, both).round(12)
+        (array([1. , 0.5]), array([0.5]))
+        """
+        _check_mergeable(self, other)
+        # In the order of the tokens, so that a.merge(b) and b.merge(a) are equal to the last bit.
+        first, second = sorted((self, other), key=lambda factor: factor.parts)
+        parts = tuple(sorted(self.parts + other.parts))
+        methods = {method for factor in (self, other) for method in factor.method.split("+")}
+        r = merge_r([first.r, second.r])
+        check_finite_factor(r)
+        return made(
+            r,
+            spectrum(r),
+            n_rows=self.n_rows + other.n_rows,
+            n_dropped=self.n_dropped + other.n_dropped,
+            method="+".join(sorted(methods)),
+            reads=max(self.reads, other.reads),
+            token=f"merged-{tokenize(parts)}",
+            parts=parts,
+            rule_token=self.rule_token,
+            columns=self.columns,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the factor as JSON values and arrays."""
+        return to_dict(self)
+
+    @staticmethod
+    def from_dict(found: Mapping[str, Any]) -> "Factor":
+        """Rebuild a factor from `to_dict`."""
+        factor: Factor = from_dict(found, {"Factor": Factor})
+        return factor
+
+    def _summary(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"p": len(self.columns), "rank": self.rank, "condition": self.condition}
+        shown |= {"n_rows": self.n_rows, "method": self.method, "reads": self.reads}
+        extra = {"n_dropped": self.n_dropped, "dependent": self.dependent}
+        shown |= {name: value for name, value in extra.items() if value}
+        shown |= {"beta": self.beta} if self.beta < 1 else {}
+        return shown | ({"parts": len(self.parts)} if len(self.parts) > 1 else {})
+
+
+def made(
+    r: np.ndarray,
+    decided: Spectrum,
+    *,
+    columns: tuple[str, ...],
+    whitening: Spectrum | None = None,
+    correction: np.ndarray | None = None,
+    beta: float = 1.0,
+    **known: Any,
+) -> Factor:
+    """Make a factor of r and the rank decision on it, and warn where that was a near thing.
+
+    `whitening` is the decision that W comes from, where it is not the final one.
+    """
+    if decided.ambiguous:
+        phase.warn(
+            f"rank {decided.rank} of {len(columns)} is uncertain: relative singular values "
+            f"{', '.join(f'{v:.2g}' for v in decided.ambiguous[:3])} lie near the tolerance "
+            f"{10 * len(columns) * np.finfo(float).eps:.2g}; look at columns "
+            f"{', '.join(columns[j] for j in decided.involved[:4])}",
+            RankAmbiguityWarning,
+        )
+    whitening = decided if whitening is None else whitening
+    return Factor(
+        r=r,
+        rank=decided.rank,
+        singular_values=decided.singular_values,
+        condition=decided.condition,
+        column_scale=decided.column_scale,
+        whitener=whitening.whitener,
+        correction=whitening.correction if correction is None else correction,
+        frobenius=frobenius_norm(r),
+        beta=beta,
+        columns=columns,
+        dependent=_dependent(decided, columns),
+        **known,
+    )
+
+
+def _dependent(decided: Spectrum, columns: Sequence[str]) -> tuple[str, ...]:
+    """Columns with a part in the null space: together they are linearly dependent (a zero column alone is)."""
+    # Rounding turns the null space towards the smallest kept direction by about kappa eps.
+    noise = max(1e-8, 10 * decided.condition * np.finfo(np.float64).eps)
+    taking_part = np.abs(decided.null_space).max(axis=1, initial=0.0) > noise
+    return tuple(name for name, part in zip(columns, taking_part, strict=True) if part)
+
+
+def _check_mergeable(a: Factor, b: object) -> None:
+    if not isinstance(b, Factor):
+        raise InputTypeError(f"other is {type(b).__name__}; give a Factor")
+    if a.columns != b.columns:
+        if len(a.columns) != len(b.columns):
+            what = f"{len(a.columns)} and {len(b.columns)} columns"
+        else:
+            what = "columns {!r} and {!r}".format(
+                *next(pair for pair in zip(a.columns, b.columns, strict=True) if pair[0] != pair[1])
+            )
+        raise InputError(f"factors of {what} do not merge; factorize matrices with the same columns")
+    if a.rule_token != b.rule_token:
+        raise MatrixMismatchError(
+            "factors of matrices with another problem or theta do not merge; make both matrices with the same ones"
+        )
+    if set(a.parts) & set(b.parts):
+        raise InputError(
+            "both factors cover the same matrix, whose rows would count twice; merge factors of other rows"
+        )
+    if min(a.beta, b.beta) < 1:
+        raise InputError("method='sketch-only' gives an approximate r, which does not merge; give method='sketch'")

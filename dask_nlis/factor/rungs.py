@@ -1,0 +1,185 @@
+"""The methods of `factorize`: what each reads, when it believes what it found, and where it goes on otherwise.
+
+| rung | accepted at a condition | reads | error of a leverage |
+|---|---|---|---|
+| Gram matrix + Cholesky | up to 1e2 | 1 | eps kappa^2 |
+| the same again on F R^-1 (CholeskyQR2) | up to 1e7 | 2 | eps kappa |
+| R-only QR tree, refined above 1e3 | any, and any rank | 1 or 2 | eps kappa |
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_nlis.errors import InputError
+from dask_nlis.factor.gram import Gram, read_gram
+from dask_nlis.factor.noun import GRAM_UP_TO
+from dask_nlis.factor.sketch import measured_beta, read_sketch
+from dask_nlis.factor.tree import read_tree
+from dask_nlis.kernels.linalg import Spectrum, before_whitening, r_factor, r_of_gram, spectrum, with_zero_columns
+from dask_nlis.matrix import TallMatrix
+
+#: Condition up to which a second Gram matrix, of F R^-1, is enough: at 1e8 Cholesky breaks.
+_TWICE_UP_TO = 1e7
+
+#: Condition of F W up to which W is believed; it is near 1 unless the first factor was lost in rounding.
+_WHITE_UP_TO = 10.0
+
+#: Above this condition the whitener of the tree is refined by one more read (unrefined error: eps kappa).
+_REFINE_ABOVE = 1e3
+
+
+class Found(NamedTuple):
+    """What a method ends with."""
+
+    r: np.ndarray
+    decided: Spectrum
+    method: str
+    reads: int
+    n_dropped: int
+    whitening: Spectrum | None = None
+    correction: np.ndarray | None = None
+    beta: float = 1.0
+
+
+def _auto(matrix: TallMatrix) -> Found:
+    n, p = matrix.shape
+    if n < p:  # dependent columns: a Gram matrix would be read for nothing
+        return _tsqr(matrix)
+    total = read_gram(matrix)
+    first = _from_gram(total)
+    if first is None or first.condition > _TWICE_UP_TO:
+        return _tsqr(matrix, reads=1)
+    if first.condition <= GRAM_UP_TO:
+        return first.found("gram", 1, total.finding.n_dropped)
+    again = _whitened_once_more(matrix, first, "cholesky-qr2", total.finding.n_dropped)
+    return _tsqr(matrix, reads=2) if again is None else again
+
+
+def _gram(matrix: TallMatrix) -> Found:
+    total = read_gram(matrix)
+    first = _from_gram(total)
+    if first is None or first.condition > GRAM_UP_TO:
+        found = "dependent ones, or a condition near 1e8" if first is None else f"{first.condition:.3g}"
+        raise InputError(
+            f"method='gram' needs independent columns with a condition up to {GRAM_UP_TO:g}, but A has {found}; "
+            "give method='auto'"
+        )
+    return first.found("gram", 1, total.finding.n_dropped)
+
+
+def _tsqr(matrix: TallMatrix, reads: int = 0) -> Found:
+    """QR tree, after `reads` reads of other methods; refined where the condition asks for it."""
+    total = read_tree(matrix)
+    decided = spectrum(total.r)
+    _check_rank(decided.rank)
+    correction = None
+    if decided.condition > _REFINE_ABOVE:
+        correction = spectrum(read_tree(matrix, decided.whitener).r).whitener
+        reads += 1
+    return Found(total.r, decided, "tsqr", reads + 1, total.finding.n_dropped, correction=correction)
+
+
+def _sketch(matrix: TallMatrix) -> Found:
+    (r,), finding = read_sketch(matrix, 1)
+    first = _from_sketch(r)
+    if first is None:
+        return _tsqr(matrix, reads=1)
+    again = _whitened_once_more(matrix, first, "sketch", finding.n_dropped)
+    return _tsqr(matrix, reads=2) if again is None else again
+
+
+def _sketch_only(matrix: TallMatrix) -> Found:
+    (r, second), finding = read_sketch(matrix, 2)
+    decided = spectrum(r)
+    _check_rank(decided.rank)
+    return Found(r, decided, "sketch-only", 1, finding.n_dropped, beta=measured_beta(decided, second))
+
+
+METHODS: dict[str, Callable[[TallMatrix], Found]] = {
+    "auto": _auto,
+    "gram": _gram,
+    "tsqr": _tsqr,
+    "sketch": _sketch,
+    "sketch-only": _sketch_only,
+}
+
+
+class First(NamedTuple):
+    """A first R factor without the zero columns of F, of columns divided by 2^exponents, and the decision on it."""
+
+    r: np.ndarray
+    exponents: np.ndarray
+    decided: Spectrum
+    kept: np.ndarray  # (p,), the columns that are not zero
+
+    @property
+    def condition(self) -> float:
+        """Largest over smallest singular value."""
+        return self.decided.condition
+
+    def found(self, method: str, reads: int, n_dropped: int) -> Found:
+        """Take the factor as the last word."""
+        r = _spread(self.r, self.exponents, self.kept)
+        return Found(r, with_zero_columns(self.decided, self.kept), method, reads, n_dropped)
+
+
+def _from_gram(total: Gram) -> First | None:
+    """Cholesky factor of a Gram matrix; None where it breaks or columns are dependent."""
+    # Scaled as they are, the columns have squares that vanish only where the columns do.
+    kept = np.asarray(np.diagonal(total.values) > 0)
+    _check_rank(int(kept.sum()))
+    factor = r_of_gram(total.values[np.ix_(kept, kept)], total.exponents[kept])
+    if factor is None:
+        return None
+    decided = spectrum(*factor)
+    return None if decided.rank < len(decided.exponents) else First(*factor, decided, kept)
+
+
+def _from_sketch(r: np.ndarray) -> First | None:
+    """First factor from that of a sketch; None where columns are dependent."""
+    kept = np.asarray(r.any(axis=0))
+    _check_rank(int(kept.sum()))
+    r = r_factor(r[:, kept])
+    decided = spectrum(r)
+    exponents = np.zeros(len(r), dtype=np.int64)
+    return None if decided.rank < len(r) else First(r, exponents, decided, kept)
+
+
+def _whitened_once_more(matrix: TallMatrix, first: First, method: str, n_dropped: int) -> Found | None:
+    """One more read, the second: R of F from a Gram matrix of F W, and the correction; None where W fails.
+
+    F W has a condition near 1 if W is right, so that its Gram matrix is exact enough. Dependent columns that
+    rounding hid from the first factor show here as a direction that F W lacks.
+    """
+    whitening = with_zero_columns(first.decided, first.kept)
+    second = _from_gram(read_gram(matrix, whitening.whitener))
+    if second is None or not second.kept.all() or second.condition > _WHITE_UP_TO:
+        return None
+    r = before_whitening(first.decided, np.ldexp(second.r, second.exponents))
+    decided = spectrum(r, first.decided.exponents)
+    if decided.rank < len(r):
+        return None
+    return Found(
+        _spread(r, first.decided.exponents, first.kept),
+        with_zero_columns(decided, first.kept),
+        method,
+        2,
+        n_dropped,
+        whitening=whitening,
+        correction=second.decided.whitener,
+    )
+
+
+def _spread(r: np.ndarray, exponents: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """R in the units of the data and with the zero columns in their places."""
+    out = np.zeros((len(kept), len(kept)))
+    with np.errstate(over="ignore"):  # an infinity is reported by factorize
+        out[np.ix_(kept, kept)] = np.ldexp(r, exponents)
+    return out
+
+
+def _check_rank(rank: int) -> None:
+    if not rank:
+        raise InputError("all rows of the matrix are zero, so no row has leverage; check theta and the data")

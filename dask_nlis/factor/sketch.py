@@ -1,0 +1,73 @@
+"""The sketch of a tall matrix: S F with some ten rows a column, added up over the blocks in one read."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_nlis.device import choose
+from dask_nlis.factor.sums import boxed, check_finite_factor, read_sum
+from dask_nlis.kernels.linalg import Spectrum, r_factor
+from dask_nlis.kernels.sketch import BANDS, STREAMS, entries, sketch_size, sketched
+from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
+from dask_nlis.matrix.tasks import matrix_rows, overflow
+
+
+class Sketch(NamedTuple):
+    """Sketches of some rows, one a stream, and what was wrong with the rows."""
+
+    values: np.ndarray  # (streams, size, p)
+    finding: Finding
+
+    def plus(self, other: "Sketch") -> "Sketch":
+        """Sketches of both sets of rows."""
+        return Sketch(self.values + other.values, self.finding.plus(other.finding))
+
+
+def read_sketch(matrix: TallMatrix, n_streams: int) -> tuple[list[np.ndarray], Finding]:
+    """One read of X: the R factors of `n_streams` independent sketches of F, each an estimate of that of F."""
+    p = matrix.shape[1]
+    size = sketch_size(p)
+    width = math.isqrt(n_streams * size * p)
+    found: Sketch = read_sum(matrix, sketch_block, width, streams=STREAMS[:n_streams], size=size)
+    factors = [r_factor(values) / math.sqrt(BANDS) for values in found.values]
+    for r in factors:
+        check_finite_factor(r)
+    return factors, found.finding
+
+
+def sketch_block(
+    x: np.ndarray,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    *,
+    job: Job,
+    streams: tuple[int, ...],
+    size: int,
+) -> np.ndarray:
+    """Sketches of one block, as a Sketch in a 1 x 1 object array; sub-block by sub-block on the device."""
+    device = choose(job.device)
+    total = np.zeros((len(streams), size, job.n_matrix_columns))
+    found = Finding()
+    with np.errstate(all="ignore"):
+        for leaf in leaves(x, y, weight, int(start), job, device):
+            rows = matrix_rows(leaf, job)
+            first = int(start) + leaf.place.start
+            for k, stream in enumerate(streams):
+                total[k] += device.fetch(sketched(rows, *entries(stream, first, rows.shape[0], size), size))
+            found = found.plus(leaf.finding)
+            if not np.isfinite(total).all():  # NaN or an infinity in a row, which says where; or a sum too large
+                found = found.plus(overflow(device.fetch(rows), first))
+    return boxed(Sketch(total, found))
+
+
+def measured_beta(first: Spectrum, second: np.ndarray) -> float:
+    """Smallest ratio of sketched to exact leverage, each divided by its sum, as an independent sketch sees it.
+
+    With G the Gram matrix of F W, W whitening the first sketch, the ratio lies between the extreme eigenvalues of
+    G. The second sketch stands for F here; its own distortion widens the spread, so that the measure errs low.
+    """
+    basis = first.vectors[:, : first.rank] / first.singular_values[: first.rank]
+    lengths = np.linalg.svd(np.ldexp(second, -first.exponents) @ basis, compute_uv=False) ** 2
+    return float(first.rank * lengths[-1] / lengths.sum())

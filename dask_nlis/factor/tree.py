@@ -1,0 +1,151 @@
+"""The R-only QR tree: one read of a tall matrix -> its R factor, at any condition and rank.
+
+1. `factor_block`: in-block R of cache-sized sub-blocks, one task a block, X and y read inside it.
+2. `_stacked`: R factors of 16 neighbours in one chunk, still on the workers.
+3. `_merged`: `dask.array.linalg.tsqr` of the stacks, R only (Benson, Gleich & Demmel 2013), in a compute
+   of its own.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import dask.array as da
+import numpy as np
+from dask._task_spec import List, Task, TaskRef
+from dask.highlevelgraph import HighLevelGraph
+
+from dask_nlis import phase
+from dask_nlis.blocks import STACK, group_blocks
+from dask_nlis.device import choose
+from dask_nlis.factor.sums import check_finite_factor, shared
+from dask_nlis.kernels.linalg import merge_r, r_factor
+from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix.tasks import matrix_rows, overflow
+
+
+class Partial(NamedTuple):
+    """R factor of some rows, how many there are, and what was wrong with them."""
+
+    r: np.ndarray
+    n_rows: int
+    finding: Finding
+
+
+def read_tree(matrix: TallMatrix, whitener: np.ndarray | None = None) -> Partial:
+    """One read of X: the R factor of F, or of F W when a whitener is given, group of blocks by group."""
+    p = matrix.shape[1] if whitener is None else whitener.shape[1]
+    lazy = map_blocks(
+        matrix,
+        factor_block,
+        "nlis-factor",
+        rows=1,
+        meta=np.empty((0, 0), dtype=object),
+        job=matrix.job,
+        whitener=shared(whitener),
+    )
+    n_blocks = len(matrix.source.chunks)
+    share = 1 / n_blocks
+    groups = []
+    group = group_blocks(p)
+    for first in range(0, n_blocks, group):
+        last = min(first + group, n_blocks)
+        size = share * (last - first)
+        stacks = phase.held(
+            _stacked(lazy, first, last, p),
+            "nlis-factor",
+            n_rows=round(size * matrix.shape[0]),
+            n_bytes=round(size * matrix.source.n_bytes),
+        )
+        groups.append(_merged(stacks, p))
+    found = reduce(Finding.plus, (g.finding for g in groups))
+    check_finite(found, matrix.source.names, "in all")
+    r = r_factor(merge_r([g.r for g in groups]))
+    check_finite_factor(r)
+    return Partial(r, sum(g.n_rows for g in groups), found)
+
+
+def factor_block(
+    x: np.ndarray,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    *,
+    job: Job,
+    whitener: np.ndarray | None = None,
+) -> np.ndarray:
+    """R factor of one block, as a Partial in a 1 x 1 object array; sub-block by sub-block on the device."""
+    device = choose(job.device)
+    p = job.n_matrix_columns if whitener is None else whitener.shape[1]
+    target = None if whitener is None else device.put(whitener)
+    factors, found = [], Finding()
+    with np.errstate(all="ignore"):
+        for leaf in leaves(x, y, weight, int(start), job, device):
+            rows = matrix_rows(leaf, job)
+            r = r_factor(rows if target is None else rows @ target)
+            factors.append(r)
+            found = found.plus(leaf.finding)
+            host = device.fetch(r)
+            if not np.isfinite(host).all():  # NaN or an infinity spreads through R; the rows say where
+                found = found.plus(overflow(device.fetch(rows), int(start) + leaf.place.start))
+        r = device.fetch(merge_r(factors)) if factors else np.zeros((p, p))
+    out = np.empty((1, 1), dtype=object)
+    out[0, 0] = Partial(r, len(x), found)
+    return out
+
+
+def _stacked(lazy: da.Array, first: int, last: int, p: int) -> da.Array:
+    """Object array (k, 1) of Partials, each the R factors of 16 neighbouring blocks one below the other."""
+    name = f"nlis-factor-stack-{lazy.name.rpartition('-')[2]}-{first}"
+    parts = [range(k, min(k + STACK, last)) for k in range(first, last, STACK)]
+    graph = {
+        (name, k, 0): Task((name, k, 0), _stack, List(*(TaskRef((lazy.name, b, 0)) for b in part)), p)
+        for k, part in enumerate(parts)
+    }
+    return da.Array(
+        HighLevelGraph.from_collections(name, graph, dependencies=[lazy]),
+        name,
+        chunks=((1,) * len(parts), (1,)),
+        meta=np.empty((0, 0), dtype=object),
+    )
+
+
+def _stack(blocks: Sequence[np.ndarray], p: int) -> np.ndarray:
+    """Stack R factors; a short last stack is padded with zero rows to 2p, so that the merge reduces it."""
+    partials: list[Partial] = [block[0, 0] for block in blocks]
+    rows = [partial.r for partial in partials]
+    if len(rows) < 2:
+        rows.append(np.zeros((p, p)))
+    out = np.empty((1, 1), dtype=object)
+    found = reduce(Finding.plus, (partial.finding for partial in partials))
+    out[0, 0] = Partial(np.concatenate(rows), sum(partial.n_rows for partial in partials), found)
+    return out
+
+
+def _merged(stacks: da.Array, p: int) -> Partial:
+    """Merge the stacks of a group with Dask's own tsqr, R only: at most 0.4 tasks a block."""
+    findings = da.map_blocks(_info, stacks, dtype=object, meta=np.empty((0, 0), dtype=object), token="nlis-merge")
+    infos = [block[0, 0] for block in phase.blocks_of(findings, "nlis-merge")]
+    heights = tuple(height for height, _, _ in infos)
+    found = reduce(Finding.plus, (finding for _, _, finding in infos))
+    n_rows = sum(n for _, n, _ in infos)
+    if found.n_bad:
+        return Partial(np.zeros((p, p)), n_rows, found)
+    tall = da.map_blocks(
+        _r_of, stacks, chunks=(heights, (p,)), dtype=np.float64, meta=np.empty((0, 0)), token="nlis-merge"
+    )
+    r = da.linalg.tsqr(tall)[1]
+    (merged,) = phase.blocks_of(r, "nlis-merge")
+    return Partial(np.asarray(merged), n_rows, found)
+
+
+def _info(block: np.ndarray) -> np.ndarray:
+    partial: Partial = block[0, 0]
+    out = np.empty((1, 1), dtype=object)
+    out[0, 0] = (len(partial.r), partial.n_rows, partial.finding)
+    return out
+
+
+def _r_of(block: np.ndarray) -> np.ndarray:
+    partial: Partial = block[0, 0]
+    return partial.r
