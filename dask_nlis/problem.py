@@ -147,8 +147,8 @@ def slope(problem: Problem, u: Array, y: Array | None) -> Array:
     return problem.loss.root_slope(phi.value(u), xp.full(u.shape, phi.at_zero, dtype=u.dtype), y) * inner
 
 
-def singular(problem: Problem, theta: Array, x: Array, y: Array) -> Array | None:
-    """Mask (m,) of rows whose root has no slope between phi(0) and their prediction; None where it always has."""
+def singular(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
+    """Mask (m,) of rows whose root has no slope between phi(0) and their prediction, so that they have no adjoint."""
     phi = problem.model.activation
     u = problem.model.index(theta, x)
     return problem.loss.singular(phi.value(u), array_namespace(u).full(u.shape, phi.at_zero, dtype=u.dtype), y)
