@@ -219,8 +219,8 @@ def adjoint(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
     return ray_rows(model, problem.loss, theta, x, y)
 
 
-def singular(problem: Problem, theta: Array, x: Array, y: Array) -> Array | None:
-    """Mask (m,) of rows whose root has no slope between the prediction at 0 and theirs; None where it always has."""
+def singular(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
+    """Mask (m,) of rows whose root has no slope between the prediction at 0 and theirs, so that they have no adjoint."""
     return problem.loss.singular(problem.model.predict(theta, x), problem.model.at_zero(x), y)
 
 

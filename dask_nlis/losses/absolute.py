@@ -81,9 +81,14 @@ class AbsoluteError:
         slope = xp.where(crossing, roots / xp.where(crossing, sizes, one) / 2, one / xp.where(zero, one, roots))
         return xp.where(zero, one * (math.inf if self.on_singular == "raise" else 0.0), slope)
 
-    def singular(self, a: Array, b: Array, y: Array) -> Array | None:
-        """Rows whose residuals at a and at b are both zero (below 2.3e-308); None with on_singular="zero"."""
-        return self._zero(a - y, b - y) if self.on_singular == "raise" else None
+    @property
+    def may_be_singular(self) -> bool:
+        """Whether singular rows are an error."""
+        return self.on_singular == "raise"
+
+    def singular(self, a: Array, b: Array, y: Array) -> Array:
+        """Rows whose residuals at a and at b are both zero (below 2.3e-308)."""
+        return self._zero(a - y, b - y)
 
     @staticmethod
     def _zero(t: Array, s: Array) -> Array:

@@ -45,6 +45,7 @@ class LogisticLoss:
     labels: tuple[int, int] = (0, 1)
 
     takes = "linear predictor"
+    may_be_singular = False
     singular = protocol.never_singular
 
     def __post_init__(self) -> None:
@@ -53,10 +54,12 @@ class LogisticLoss:
             raise InputError(f"LogisticLoss labels={self.labels!r} is not allowed; give (0, 1) or (-1, 1)")
         object.__setattr__(self, "labels", _ALLOWED[_ALLOWED.index(given)])
 
-    def check_labels(self, y: Array) -> tuple[Array, str] | None:
+    def check_labels(self, y: Array) -> tuple[Array, str, str] | None:
         """Labels other than the two declared."""
         first, second = self.labels
-        return (y != first) & (y != second), f"outside {{{first}, {second}}}"
+        (other,) = (pair for pair in _ALLOWED if pair != self.labels)
+        mask = (y != first) & (y != second)
+        return mask, f"outside {{{first}, {second}}}", f"map y to them, or give LogisticLoss(labels={other})"
 
     def value(self, prediction: Array, y: Array) -> Array:
         """softplus(-s u)."""

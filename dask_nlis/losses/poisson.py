@@ -37,11 +37,12 @@ class PoissonDeviance:
     """
 
     takes = "linear predictor"
+    may_be_singular = False
     singular = protocol.never_singular
 
-    def check_labels(self, y: Array) -> tuple[Array, str] | None:
+    def check_labels(self, y: Array) -> tuple[Array, str, str] | None:
         """Negative labels."""
-        return y < 0, "below 0"
+        return y < 0, "below 0", "give counts or rates >= 0"
 
     def value(self, prediction: Array, y: Array) -> Array:
         """Square of the signed deviance residual, infinite where mu is."""

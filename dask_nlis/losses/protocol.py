@@ -16,6 +16,10 @@ class Loss(Protocol):
     def takes(self) -> str:
         """What the first argument is: "prediction" or "linear predictor"."""
 
+    @property
+    def may_be_singular(self) -> bool:
+        """Whether `singular` has to be asked."""
+
     def value(self, prediction: Array, y: Array) -> Array:
         """l(prediction, y)."""
 
@@ -31,11 +35,11 @@ class Loss(Protocol):
     def root_slope(self, a: Array, b: Array, y: Array) -> Array:
         """Divided difference (root(a, y) - root(b, y)) / (a - b), and the derivative of the root where a = b."""
 
-    def check_labels(self, y: Array) -> tuple[Array, str] | None:
-        """Mask of finite labels that are not allowed, with those allowed in words; None where all are."""
+    def check_labels(self, y: Array) -> tuple[Array, str, str] | None:
+        """Mask of finite labels that are not allowed, what they are in words, and a remedy; None where all are."""
 
-    def singular(self, a: Array, b: Array, y: Array) -> Array | None:
-        """Mask of rows whose root has no slope between a and b; None where it always has one."""
+    def singular(self, a: Array, b: Array, y: Array) -> Array:
+        """Mask of rows whose root has no slope between a and b."""
 
     def response(self, prediction: Array) -> Array:
         """Mean of y that a prediction stands for: what `Fit.predict` returns."""
@@ -45,8 +49,9 @@ def any_label(loss: Loss, y: Array) -> None:
     """None: every finite label is allowed."""
 
 
-def never_singular(loss: Loss, a: Array, b: Array, y: Array) -> None:
-    """None: the root has a slope everywhere."""
+def never_singular(loss: Loss, a: Array, b: Array, y: Array) -> Array:
+    """False everywhere: the root always has a slope."""
+    return a != a  # inputs are finite
 
 
 def as_predicted(loss: Loss, prediction: Array) -> Array:

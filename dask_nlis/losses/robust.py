@@ -40,7 +40,7 @@ class Huber:
 
     Notes
     -----
-    Twice the loss of Huber (1964), and delta^2 times SciPy's `least_squares(loss="huber", f_scale=delta)`.
+    Twice the loss of Huber (1964) and twice the cost of SciPy's `least_squares(loss="huber", f_scale=delta)`.
 
     Examples
     --------
@@ -53,6 +53,7 @@ class Huber:
 
     takes = "prediction"
     check_labels = protocol.any_label
+    may_be_singular = False
     singular = protocol.never_singular
     response = protocol.as_predicted
 
@@ -134,6 +135,7 @@ class PseudoHuber:
 
     takes = "prediction"
     check_labels = protocol.any_label
+    may_be_singular = False
     singular = protocol.never_singular
     response = protocol.as_predicted
 

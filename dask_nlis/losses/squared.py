@@ -23,6 +23,7 @@ class SquaredError:
 
     takes = "prediction"
     check_labels = protocol.any_label
+    may_be_singular = False
     singular = protocol.never_singular
     response = protocol.as_predicted
 

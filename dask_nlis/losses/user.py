@@ -78,6 +78,7 @@ class CustomLoss:
 
     takes = "prediction"
     check_labels = protocol.any_label
+    may_be_singular = False
     singular = protocol.never_singular
     response = protocol.as_predicted
 

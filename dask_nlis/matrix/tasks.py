@@ -7,17 +7,24 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 
+from dask_nlis.activations import Identity
 from dask_nlis.device import Device, choose, sub_block_rows
-from dask_nlis.errors import NonFiniteError
+from dask_nlis.errors import InputError, NonFiniteError, ZeroLossSingularityError
 from dask_nlis.intake import LARGEST_INTEGER
-from dask_nlis.matrix.rules import Rule
+from dask_nlis.losses import Loss
+from dask_nlis.matrix.rules import Dual, Reference, Rule
 from dask_nlis.nouns import noun
+from dask_nlis.problem import singular
 
 Array = Any
 
 #: Columns that are not features, in a Finding.
-_Y, _WEIGHT, _ROW = -1, -2, -3
+_Y, _WEIGHT, _ROW, _LABEL = -1, -2, -3, -4
+
+#: Values of y that a message names.
+_NAMED = 5
 
 
 @noun
@@ -32,22 +39,39 @@ class Job:
 
 
 class Finding(NamedTuple):
-    """Non-finite cells of some rows: how many rows, the first (global) row, its column, rows dropped."""
+    """Cells of some rows that are not finite or not allowed: how many rows, the first (global) row, its column.
+
+    With them the rows dropped and, for labels that the loss does not allow, what they are, a remedy, and some of them,
+    the first first.
+    """
 
     n_bad: int = 0
     row: int = -1
     column: int = 0
     n_dropped: int = 0
+    fault: tuple[str, str] = ("", "")
+    values: tuple[float, ...] = ()
 
     def plus(self, other: "Finding") -> "Finding":
         """Findings of two sets of rows together."""
-        known = [f for f in (self, other) if f.n_bad]
-        first = min(known, key=lambda f: f.row) if known else self
-        return Finding(self.n_bad + other.n_bad, first.row, first.column, self.n_dropped + other.n_dropped)
+        known = sorted((f for f in (self, other) if f.n_bad), key=lambda f: f.row)
+        first = known[0] if known else self
+        values = tuple(dict.fromkeys(value for f in known for value in f.values))[:_NAMED]
+        return Finding(
+            self.n_bad + other.n_bad,
+            first.row,
+            first.column,
+            self.n_dropped + other.n_dropped,
+            first.fault,
+            values if first.column == _LABEL else (),
+        )
 
 
 def check_finite(finding: Finding, names: Sequence[str], scope: str = "in its block") -> None:
-    """Raise NonFiniteError naming the first row, its column and the number of rows, if there are any."""
+    """Raise an error naming the first row, its column and the number of rows that are not as they must be, if any.
+
+    NonFiniteError for cells, weights and rows that are not finite, InputError for labels that the loss does not allow.
+    """
     if not finding.n_bad:
         return
     count = f"{finding.n_bad:,} row{'s' if finding.n_bad > 1 else ''} {scope}"
@@ -59,6 +83,13 @@ def check_finite(finding: Finding, names: Sequence[str], scope: str = "in its bl
         raise NonFiniteError(
             f"sample_weight is negative or not finite at row {finding.row} ({count}); give weights >= 0"
         )
+    if finding.column == _LABEL:
+        first, *others = (f"{value:g}" for value in finding.values)
+        more = f", also {', '.join(others)}" if others else ""
+        raise InputError(
+            f"y holds labels {finding.fault[0]} first at row {finding.row} (value {first}{more}; {count}); "
+            f"{finding.fault[1]}"
+        )
     where = "y" if finding.column == _Y else f"X, column {finding.column} ({names[finding.column]!r}),"
     raise NonFiniteError(
         f"{where} is not finite, or too large an integer for float64, at row {finding.row} ({count}); "
@@ -67,9 +98,10 @@ def check_finite(finding: Finding, names: Sequence[str], scope: str = "in its bl
 
 
 class Leaf(NamedTuple):
-    """A sub-block: its place in the block, its data on the device and what was found in it."""
+    """A sub-block: its place in the block, its first (global) row, its data on the device and what was found in it."""
 
     place: slice
+    row: int
     x: Array
     y: Array | None
     root_weight: Array | None
@@ -82,7 +114,11 @@ Form = Callable[[Array, Array | None], Array]
 def leaves(
     x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, job: Job, device: Device
 ) -> Iterator[Leaf]:
-    """Cut a block into sub-blocks on the device; rows with non-finite input are zeroed and reported."""
+    """Cut a block into sub-blocks on the device; rows with input that is not finite or not allowed are reported.
+
+    Those rows, and rows of weight 0, are replaced by a zero row with a label to which no loss objects.
+    """
+    loss, harmless = _loss_of(job.rule)
     step = sub_block_rows(device.kind, job.n_matrix_columns)
     labels = None if y is None else y.reshape(-1)
     weights = None if weight is None else weight.reshape(-1)
@@ -91,16 +127,18 @@ def leaves(
         columns = _float64(x[place])
         label = None if labels is None else _float64(labels[place])
         root = None if weights is None else _float64(weights[place])
-        bad, finding = _inspect(columns, label, root, start + a, job.missing)
+        bad, finding = _inspect(columns, label, root, start + a, job.missing, loss)
         if bad is not None:
-            keep = ~bad
-            columns = np.where(keep[:, None], columns, 0.0)
-            label = None if label is None else np.where(keep, label, 0.0)
             # A row of weight 0 is a zero row of the matrix: score 0, no part in the factor.
-            root = np.where(keep, 1.0 if root is None else root, 0.0)
+            root = np.where(bad, 0.0, 1.0 if root is None else root)
+        if root is not None and not root.all():
+            keep = root > 0
+            columns = np.where(keep[:, None], columns, 0.0)
+            label = None if label is None else np.where(keep, label, harmless)
         root = None if root is None else np.sqrt(root)
         yield Leaf(
             place,
+            start + a,
             device.put(columns),
             None if label is None else device.put(label),
             None if root is None else device.put(root),
@@ -117,30 +155,60 @@ def _float64(values: np.ndarray) -> np.ndarray:
     return cast
 
 
+def _loss_of(rule: Rule) -> tuple[Loss | None, float]:
+    """Loss behind the rows, and a label that it allows and that lies off phi(0), where a root may have no slope."""
+    if not isinstance(rule, Dual | Reference):
+        return None, 0.0
+    return rule.problem.loss, getattr(rule.problem.model, "activation", Identity()).at_zero + 1.0
+
+
 def _inspect(
-    x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, missing: str
+    x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, missing: str, loss: Loss | None
 ) -> tuple[np.ndarray | None, Finding]:
-    """Find rows with a non-finite cell, as a mask (None when there are none) and a Finding."""
+    """Find rows with a cell that is not finite or not allowed, as a mask (None when there are none) and a Finding."""
+    checked = None if y is None or loss is None else loss.check_labels(y)
+    refused = None if checked is None else checked[0]
     total = x.sum() + (0.0 if y is None else y.sum())
-    if np.isfinite(total) and (weight is None or (np.isfinite(weight.sum()) and weight.min(initial=0.0) >= 0)):
+    finite = np.isfinite(total) and (weight is None or (np.isfinite(weight.sum()) and weight.min(initial=0.0) >= 0))
+    if finite and (refused is None or not refused.any()):
         return None, Finding()  # one sum finds any NaN or infinity; it may overflow, hence the second look
     bad_weight = np.zeros(len(x), dtype=bool) if weight is None else ~(np.isfinite(weight) & (weight >= 0))
     bad_label = np.zeros(len(x), dtype=bool) if y is None else ~np.isfinite(y)
     bad_cells = ~np.isfinite(x)
-    bad = bad_weight | bad_label | bad_cells.any(axis=1)
-    if not bad.any():
-        return None, Finding()
-    if missing == "drop" and not bad_weight.any():
-        return bad, Finding(n_dropped=int(bad.sum()))
-    row = int(np.argmax(bad))
+    empty = bad_weight | bad_label | bad_cells.any(axis=1)
+    wrong = np.zeros(len(x), dtype=bool) if refused is None else refused & ~bad_label
+    drop = missing == "drop" and not bad_weight.any()
+    named = wrong & ~empty if drop else wrong | empty
+    n_dropped = int(empty.sum()) if drop else 0
+    if not named.any():
+        return (empty, Finding(n_dropped=n_dropped)) if empty.any() else (None, Finding())
+    row = int(np.argmax(named))
+    if checked is not None and y is not None and not empty[row]:
+        values = tuple(dict.fromkeys([float(y[row]), *np.unique(y[wrong])[:_NAMED].tolist()]))[:_NAMED]
+        return wrong | empty, Finding(int(named.sum()), start + row, _LABEL, n_dropped, checked[1:], values)
     column = int(np.argmax(bad_cells[row])) if bad_cells[row].any() else _Y if bad_label[row] else _WEIGHT
-    return bad, Finding(int(bad.sum()), start + row, column)
+    return named | empty, Finding(int(named.sum()), start + row, column, n_dropped)
 
 
 def matrix_rows(leaf: Leaf, job: Job) -> Array:
     """Rows of the matrix for a leaf, times the roots of the row weights, (m, p)."""
+    if isinstance(job.rule, Dual) and leaf.y is not None and job.rule.problem.loss.may_be_singular:
+        _check_slopes(job.rule, leaf, leaf.y)
     rows = job.rule.rows(leaf.x, leaf.y)
     return rows if leaf.root_weight is None else rows * leaf.root_weight[:, None]
+
+
+def _check_slopes(rule: Dual, leaf: Leaf, y: Array) -> None:
+    """Raise where the root of the loss has no slope between phi(0) and the prediction: such a row has no adjoint."""
+    theta = array_namespace(leaf.x).asarray(np.array(rule.theta))
+    mask = singular(rule.problem, theta, leaf.x, y)
+    if not bool(mask.any()):
+        return
+    first = leaf.row + int(mask.argmax())
+    raise ZeroLossSingularityError(
+        f"y equals the prediction and phi(0) at row {first} ({int(mask.sum()):,} of {len(mask):,} rows from row "
+        f"{leaf.row}), where {rule.problem.loss!r} has no slope; move theta, give on_singular='zero', or PseudoHuber"
+    )
 
 
 def overflow(rows: np.ndarray, start: int) -> Finding:

@@ -65,7 +65,10 @@ class Fit:
         return dict(zip(self.names, map(float, self.theta), strict=True))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict rows held in memory: X (m, d) -> (m,).
+        """Predict the mean response of rows held in memory: X (m, d) -> (m,).
+
+        The model's output; where the loss has its link inside, its response: the probability of the second label for
+        LogisticLoss, the rate exp(u) for PoissonDeviance. The linear predictor is `problem.model.index(theta, X)`.
 
         Parameters
         ----------
@@ -93,8 +96,8 @@ class Fit:
             raise InputError(
                 f"X has column {differ[0]!r} where the fit has {differ[1]!r}; give columns in the fit's order"
             )
-        prediction: np.ndarray = self.problem.model.predict(self.theta, x)
-        return prediction
+        response: np.ndarray = self.problem.loss.response(self.problem.model.predict(self.theta, x))
+        return response
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fit as JSON values and arrays."""

@@ -10,13 +10,18 @@ from dask_nlis.problem import Problem
 
 Vector = np.ndarray
 
+#: Least curvature of a row, as a share of the Gauss-Newton curvature 2 root'^2 = l'^2 / (2 l) of its signed root.
+#: Where l is straight (Huber, a saturated class) the second derivative is 0 and a Newton step would be endless;
+#: near the optimum of a smooth loss the share is too small to slow Newton's method down.
+_SHARE = 1e-2
+
 
 class Local(NamedTuple):
     """Second-order picture of the objective at a point."""
 
     value: float
     gradient: Vector  # (p,)
-    hessian: Vector  # (p, p), Gauss-Newton: sum of w max(l'', 0) J J'
+    hessian: Vector  # (p, p), sum of w c J J', c = l'' or a share of its Gauss-Newton form
 
 
 @noun
@@ -37,15 +42,18 @@ class Objective:
         return total if np.isfinite(total) else np.inf
 
     def at(self, theta: Vector) -> Local:
-        """Value, gradient and Gauss-Newton matrix."""
+        """Value, gradient and a positive semidefinite Hessian."""
         model, loss = self.problem.model, self.problem.loss
         with np.errstate(all="ignore"):
             prediction = model.predict(theta, self.X)
             rows = model.jacobian(theta, self.X)
-            gradient = rows.T @ (self.weights * loss.derivative(prediction, self.y))
-            curvature = self.weights * np.maximum(loss.curvature(prediction, self.y), 0.0)
-            hessian = rows.T @ (curvature[:, None] * rows)
-            value = float(self.weights @ loss.value(prediction, self.y))
+            values, slopes = loss.value(prediction, self.y), loss.derivative(prediction, self.y)
+            gradient = rows.T @ (self.weights * slopes)
+            positive = values > 0
+            root_slopes = np.where(positive, slopes, 0.0) / np.sqrt(np.where(positive, values, 1.0))
+            bend = np.maximum(loss.curvature(prediction, self.y), _SHARE * root_slopes**2 / 2)
+            hessian = rows.T @ ((self.weights * bend)[:, None] * rows)
+            value = float(self.weights @ values)
         return Local(value, gradient, (hessian + hessian.T) / 2)
 
 

@@ -8,15 +8,20 @@ import numpy as np
 from dask_nlis.activations import Identity
 from dask_nlis.errors import ConvergenceWarning, InputError, InputTypeError, NonFiniteError
 from dask_nlis.intake import default_names, in_memory
+from dask_nlis.losses import AbsoluteError, Loss
 from dask_nlis.models import Linear, SingleIndex
 from dask_nlis.problem import Problem, check_theta
 from dask_nlis.refit.fit import Fit
+from dask_nlis.refit.least_absolute import last_width, least_absolute, smoothed
 from dask_nlis.refit.objective import Objective, best_step
 from dask_nlis.refit.solvers import gauss_newton, project, spectral_projected_gradient
 from dask_nlis.sample import Sample
 
 #: A fit is stationary when its local quadratic promises less than this share of the loss.
 _STATIONARY = 1e-8
+
+#: Change of a linear predictor by a further step that is none of rounding; of rows that escape it is about 1.
+_ESCAPES = 0.1
 
 #: Turns that the two solvers take from a start while the end point is not stationary.
 _ROUNDS = 3
@@ -83,6 +88,7 @@ def refit(
     if not isinstance(problem, Problem):
         raise InputTypeError(f"problem is {type(problem).__name__}; give Problem(model, loss)")
     x, labels, weights, names = _taken(X, y, sample, sample_weight)
+    _check_labels(problem.loss, labels)
     if isinstance(n_starts, bool) or not isinstance(n_starts, int | np.integer) or n_starts < 1:
         raise InputError(f"n_starts={n_starts!r} is not allowed; give a positive integer")
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
@@ -146,6 +152,16 @@ def _taken(
     return x, labels, weights, names or default_names(d)
 
 
+def _check_labels(loss: Loss, y: np.ndarray) -> None:
+    checked = loss.check_labels(y)
+    if checked is not None and checked[0].any():
+        wrong, fault, remedy = checked
+        row = int(np.argmax(wrong))
+        raise InputError(
+            f"y holds labels {fault} first at taken row {row} (value {y[row]:g}; {wrong.sum()} in all); {remedy}"
+        )
+
+
 def _column(argument: str, value: Any, s: int) -> np.ndarray:
     column, _ = in_memory(argument, value)
     if column.shape not in ((s,), (s, 1)):
@@ -185,6 +201,9 @@ def _best(objective: Objective, starts: list[np.ndarray]) -> np.ndarray:
     ends = []
     for start in starts:
         ends.append(project(constraint, start))
+        if isinstance(objective.problem.loss, AbsoluteError):
+            ends.append(least_absolute(objective, ends[-1]))
+            continue
         for _ in range(_ROUNDS):
             warm = spectral_projected_gradient(objective, constraint, ends[-1])
             ends += [warm, gauss_newton(objective, constraint, warm)]
@@ -196,15 +215,36 @@ def _best(objective: Objective, starts: list[np.ndarray]) -> np.ndarray:
 
 def _promised(objective: Objective, theta: np.ndarray) -> float:
     """Decrease that the local quadratic promises inside the set, relative to the loss."""
+    gap = 0.0
+    size = _size(objective, theta)
+    if isinstance(objective.problem.loss, AbsoluteError):
+        smooth = smoothed(objective, last_width(objective, theta))
+        gap = objective.value(theta) - smooth.value(theta)
+        objective = smooth
     local = objective.at(theta)
     if not all(np.isfinite(part).all() for part in local):
         return np.nan
-    promised = best_step(objective.problem.constraint, local, theta)[1]
-    # A perfect fit has loss 0; what is left then is judged against the loss of predicting nothing.
+    promised = best_step(objective.problem.constraint, local, theta)[1] + gap
+    return promised / size if size > 0 else 0.0
+
+
+def _size(objective: Objective, theta: np.ndarray) -> float:
+    """Loss at theta; that of a perfect fit is 0, and what is left then is judged against predicting nothing."""
     nothing = objective.value(project(objective.problem.constraint, np.zeros_like(theta)))
     floor = np.finfo(np.float64).eps * (nothing if np.isfinite(nothing) else 0.0)
-    size = max(local.value, floor)
-    return promised / size if size > 0 else 0.0
+    return float(max(objective.value(theta), floor))
+
+
+def _escapes(objective: Objective, theta: np.ndarray) -> bool:
+    """Whether a next step still moves a linear predictor though it gains nothing: the optimum lies at infinity.
+
+    So it is with classes that a plane separates, and with counts that are 0 throughout some direction.
+    """
+    problem = objective.problem
+    if problem.loss.takes != "linear predictor":
+        return False
+    step, _ = best_step(problem.constraint, objective.at(theta), theta)
+    return bool(np.abs(problem.model.jacobian(theta, objective.X) @ step).max() > _ESCAPES)
 
 
 def _checked(objective: Objective, theta: np.ndarray, names: tuple[str, ...]) -> Fit:
@@ -216,6 +256,10 @@ def _checked(objective: Objective, theta: np.ndarray, names: tuple[str, ...]) ->
         reasons.append("theta, its loss or its gradient is not finite")
     elif stationarity > _STATIONARY:
         reasons.append(f"not stationary: a further decrease of {stationarity:.1e} of the loss is in sight")
+    elif _escapes(objective, theta):
+        reasons.append(
+            "no finite optimum (separable labels, or counts 0 throughout a direction); constrain theta, by Ball(10.0) say"
+        )
     if constraint is not None and not constraint.contains(theta):
         reasons.append("outside the constraint set")
     if reasons:
