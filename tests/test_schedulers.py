@@ -75,8 +75,15 @@ def test_processes_give_the_same_bits(expected):
         assert_same(results(), expected)
 
 
+@pytest.fixture(autouse=True)
+def no_profiler():
+    """The statistical profiler of workers can lock up CPython 3.11 while many tasks fail at once (gh-106883)."""
+    with dask.config.set({"distributed.worker.profile.enabled": False}):
+        yield
+
+
 def cluster_of(**options):
-    """A cluster on this machine without a dashboard."""
+    """A cluster on this machine, its status page on a free port."""
     return LocalCluster(dashboard_address="127.0.0.1:0", silence_logs=50, **options)
 
 

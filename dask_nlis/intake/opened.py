@@ -126,10 +126,13 @@ def from_storage(array: Any, block_bytes: int, chunks: Sequence[int] | None) -> 
 
 
 def _memmap_token(array: np.memmap) -> str:
-    # The offset of a map is that of the file, not of the slice: the object decides, the stamp sees rewrites.
+    # The offset of a map is that of the file, not of the slice: the address tells slices apart.
     where = os.fspath(array.filename) if array.filename is not None else ""
-    stat = os.stat(where) if os.path.exists(where) else None
-    return tokenize(object_token(array), stat and (stat.st_size, stat.st_mtime_ns))
+    if not os.path.exists(where):
+        return object_token(array)
+    stat, address = os.stat(where), array.__array_interface__["data"][0]
+    place = (address, array.offset, array.shape, array.strides, str(array.dtype))
+    return tokenize(where, stat.st_size, stat.st_mtime_ns, stat.st_ino, *place)
 
 
 def _chunks(array: Any, unit: int, block_bytes: int, chunks: Sequence[int] | None) -> tuple[Any, ...]:

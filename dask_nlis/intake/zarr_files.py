@@ -85,7 +85,7 @@ def content_token(array: Any) -> str:
             for name in sorted(files):
                 if not name.endswith(".partial"):
                     stat = os.stat(os.path.join(folder, name))
-                    digest.update(f"{folder}/{name}:{stat.st_size}:{stat.st_mtime_ns};".encode())
+                    digest.update(f"{folder}/{name}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ino};".encode())
         return digest.hexdigest()
     return object_token(array)
 
@@ -133,7 +133,7 @@ def open_zarr(argument: str, path: str | os.PathLike[str]) -> "zarr.Array[Any] |
         kind = "a folder" if os.path.isdir(text) else "a file"
         what = kind if "://" not in text else "a URL"
         raise MissingDataError(
-            f"{argument}={text!r} is {what} without a Zarr array or group; check the path"
+            f"{argument}={text.partition('?')[0]!r} is {what} without a Zarr array or group; check the path"
         ) from cause
 
 

@@ -130,7 +130,7 @@ def as_matrix(A: Any) -> TallMatrix:
 
 
 def _tall(rows: Rows, rule: Rule, missing: str, device: str | None) -> TallMatrix:
-    if missing not in ("raise", "drop"):
+    if not isinstance(missing, str) or missing not in ("raise", "drop"):
         raise InputError(f"missing={missing!r} is not known; give 'raise' or 'drop'")
     return TallMatrix(rows, rule, missing, check_device(setting("device", device)))
 
