@@ -5,6 +5,7 @@ NlisError
  |   +- NonFiniteError
  |   +- MatrixMismatchError
  |   +- NotHomogeneousError
+ |   +- IdentityResidualError
  |   +- ZeroLossSingularityError
  +- InputTypeError (TypeError)
  +- MissingDataError (FileNotFoundError)
@@ -35,6 +36,10 @@ class NonFiniteError(InputError):
 
 class MatrixMismatchError(InputError):
     """A factor of one matrix was used with another."""
+
+
+class IdentityResidualError(InputError):
+    """An adjoint integrated along the ray misses f(theta) = f(0) + <theta, f*> by more than is accepted."""
 
 
 class NotHomogeneousError(InputError):

@@ -204,7 +204,7 @@ def norm_block(
         for leaf in leaves(x, y, weight, int(start), job, device):
             if start == 0 and leaf.place.start == 0:
                 _warn_of_scale(device.fetch(matrix_rows(leaf, job)), columns_named)
-            if log2_scale:
+            if log2_scale or not job.rule.exact(leaf.y is not None):
                 half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
                 norms = squared_row_norms(matrix_rows(leaf, job) * 2.0**half * 2.0 ** (-log2_scale - half))
             else:

@@ -144,6 +144,13 @@ def test_a_kink_along_the_ray_shows_as_a_residual(rng):
     rows = ray_rows(model, None, theta, x, None)
     residual = identity_residual(model, None, theta, x, None, rows)
     assert 1e-6 < residual.max() < 1e-1
+    A = nlis.dual_matrix(nlis.Problem(model), x, theta=theta)
+    row = int(residual.argmax())
+    for verb in (nlis.factorize, nlis.norm_scores):
+        with pytest.raises(nlis.IdentityResidualError, match=rf"^row {row}: .*misses by {residual.max():.1e} "):
+            verb(A)
+    relaxed = nlis.Numerical(_kinked, _kinked_gradient, D + 1, tolerance=0.5)
+    assert nlis.factorize(nlis.dual_matrix(nlis.Problem(relaxed), x, theta=theta)).rank == D + 1
 
 
 def _quadratic_and_linear(theta, x):

@@ -27,6 +27,9 @@ class Rule(Protocol):
     def squared_norms(self, x: Array, y: Array | None) -> Array:
         """Squared norms of those rows, (m,), in closed form where there is one."""
 
+    def exact(self, labelled: bool) -> bool:
+        """Whether rows are a formula; otherwise they are integrated, and `residual` says how well."""
+
     def residual(self, x: Array, y: Array | None, rows: Array) -> Array | None:
         """Identity residual of rows that were integrated numerically, (m,); None where they are exact by formula."""
 
@@ -55,6 +58,10 @@ class Plain:
         """Squared row norms of x."""
         return squared_row_norms(x)
 
+    def exact(self, labelled: bool) -> bool:
+        """True: these rows are a formula."""
+        return True
+
     def residual(self, x: Array, y: Array | None, rows: Array) -> None:
         """None: these rows are exact."""
 
@@ -81,6 +88,10 @@ class Reference:
     def squared_norms(self, x: Array, y: Array | None) -> Array:
         """Squared norms by `dask_nlis.problem.reference_squared_norms`."""
         return problems.reference_squared_norms(self.problem, x, y)
+
+    def exact(self, labelled: bool) -> bool:
+        """True: these rows are a formula."""
+        return True
 
     def residual(self, x: Array, y: Array | None, rows: Array) -> None:
         """None: these rows are exact."""
@@ -110,9 +121,13 @@ class Dual:
         """Squared norms by `dask_nlis.problem.dual_squared_norms`."""
         return problems.dual_squared_norms(self.problem, self._theta_like(x), x, y)
 
+    def exact(self, labelled: bool) -> bool:
+        """Whether the adjoint is a formula, not an integral along the ray."""
+        return problems.has_closed_form(self.problem, labelled)
+
     def residual(self, x: Array, y: Array | None, rows: Array) -> Array | None:
         """Residual by `dask_nlis.problem.dual_residual` where the adjoint has no closed form."""
-        if problems.has_closed_form(self.problem, y is not None):
+        if self.exact(y is not None):
             return None
         return problems.dual_residual(self.problem, self._theta_like(x), x, y, rows)
 

@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 
 from dask_nlis.activations import Identity
 from dask_nlis.device import Device, choose, sub_block_rows
-from dask_nlis.errors import InputError, NonFiniteError, ZeroLossSingularityError
+from dask_nlis.errors import IdentityResidualError, InputError, NonFiniteError, ZeroLossSingularityError
 from dask_nlis.intake import LARGEST_INTEGER
 from dask_nlis.losses import Loss
 from dask_nlis.matrix.rules import Dual, Reference, Rule
@@ -195,7 +195,21 @@ def matrix_rows(leaf: Leaf, job: Job) -> Array:
     if isinstance(job.rule, Dual) and leaf.y is not None and job.rule.problem.loss.may_be_singular:
         _check_slopes(job.rule, leaf, leaf.y)
     rows = job.rule.rows(leaf.x, leaf.y)
+    residual = job.rule.residual(leaf.x, leaf.y, rows)
+    if residual is not None:
+        _check_residual(residual, leaf, job.rule.tolerance)
     return rows if leaf.root_weight is None else rows * leaf.root_weight[:, None]
+
+
+def _check_residual(residual: Array, leaf: Leaf, tolerance: float) -> None:
+    """Refuse rows whose adjoint the quadrature did not reach; a kink along the ray is the usual cause."""
+    xp = array_namespace(residual)
+    worst = int(xp.argmax(residual))
+    if float(residual[worst]) > tolerance:
+        raise IdentityResidualError(
+            f"row {leaf.row + worst}: f(theta) = f(0) + <theta, f*> misses by {float(residual[worst]):.1e} (tolerance "
+            f"{tolerance:.0e}) with 256 nodes along the ray; use a smaller theta, a smoother model, or a larger tolerance="
+        )
 
 
 def _check_slopes(rule: Dual, leaf: Leaf, y: Array) -> None:
