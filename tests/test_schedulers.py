@@ -31,6 +31,8 @@ def results():
     scores = nlis.leverage_scores(A, factor)
     return {
         "factor": factor,
+        "tree": nlis.factorize(A, method="tsqr"),
+        "sketch": nlis.factorize(A, method="sketch"),
         "leverage": scores.compute(),
         "norm": nlis.norm_scores(A).compute(),
         "multinomial": nlis.draw(scores, 100, seed=1),
@@ -198,6 +200,7 @@ def test_two_worker_processes_give_the_same_bits_and_show_the_phases_as_spans(tm
     with cluster_of(n_workers=2, threads_per_worker=1, host="127.0.0.1") as cluster, Client(cluster) as client:
         assert all(address.startswith("tcp://127.0.0.1:") for address in client.scheduler_info()["workers"])
         found = nlis.run(PROBLEM, x, y, size=200, seed=3, store=tmp_path / "two")
+        nlis.factorize(nlis.reference_matrix(PROBLEM, x, y), method="tsqr")  # the tree has a merge of its own
 
         def spans(dask_scheduler):
             return [span.name for span in dask_scheduler.extensions["spans"].spans.values()]

@@ -50,7 +50,8 @@ def run(
     """Score, draw and refit in one job: X (n, d), y (n,) -> Run. Computes.
 
     Reads X 5 times: 2 for the pilot, 2 for factor and scores, 1 for the total loss (3 in all when theta is
-    given; 1 less for norm scores), plus the blocks of the drawn rows; one more a factor when its condition exceeds 1e3.
+    given; 1 less for norm scores), plus the blocks of the drawn rows; each factor 1 more at a condition above 100 or for
+    dependent columns, 2 more above 1e7.
     `Run.reads` says how many there were. Scores go to the store block by block.
 
     The pilot is stage 0 of the seed and the sample stage 1, so that the two are independent; with `theta` given
