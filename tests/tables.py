@@ -5,20 +5,27 @@ from typing import Any, NamedTuple
 
 import mpmath as mp
 import numpy as np
+from array_api_compat import array_namespace
 
 from dask_nlis import (
+    AbsoluteError,
     Arctan,
     Ball,
     Box,
     Cos,
+    CustomLoss,
     Elu,
     Exp,
     Gelu,
+    Huber,
     Identity,
     LeakyRelu,
     Linear,
     Logistic,
+    LogisticLoss,
+    PoissonDeviance,
     Probit,
+    PseudoHuber,
     Relu,
     Sin,
     SingleIndex,
@@ -121,9 +128,39 @@ MODELS: dict[str, Any] = {
     "swish, no intercept": SingleIndex(Swish(1, 2), intercept=False),
 }
 
+
+def bounded(prediction, y):
+    """Geman-McClure: t^2 / (1 + t^2), which is not convex; t / hypot(1, t) squares nothing large."""
+    t = prediction - y
+    ratio = t / array_namespace(t).hypot(t * 0 + 1, t)
+    return ratio * ratio
+
+
+def bounded_derivative(prediction, y):
+    t = prediction - y
+    long = array_namespace(t).hypot(t * 0 + 1, t)
+    return 2 * (t / long) / long / long / long
+
+
+def bounded_curvature(prediction, y):
+    t = prediction - y
+    long = array_namespace(t).hypot(t * 0 + 1, t)
+    return (2 / long / long - 6 * (t / long) ** 2) / long**4
+
+
 LOSSES: dict[str, Any] = {
     "squared": SquaredError(),
+    "huber": Huber(0.8),  # a corner of the slope inside the data
+    "pseudo-huber": PseudoHuber(0.8),
+    "absolute": AbsoluteError(on_singular="zero"),  # a vertical tangent at zero loss
+    "logistic loss": LogisticLoss(),
+    "logistic loss -1, 1": LogisticLoss(labels=(-1, 1)),
+    "poisson": PoissonDeviance(),
+    "custom": CustomLoss(bounded, bounded_derivative, bounded_curvature),
 }
+
+#: Losses whose root has two derivatives: quadrature converges.
+SMOOTH = [name for name in LOSSES if name not in ("huber", "absolute")]
 
 #: Labels from (prediction, generator); None leaves the loss out.
 LABELS: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray | None]] = {
@@ -134,6 +171,24 @@ LABELS: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray | None]
     "zero": lambda f, rng: np.zeros_like(f),  # f(0) = 0 wherever phi(0) = 0
     "equal to f": lambda f, rng: f.copy(),  # the residual is exactly 0
 }
+
+
+def allowed(loss: Any, y: np.ndarray | None) -> np.ndarray | None:
+    """Labels made into such as the loss allows: classes for logistic loss, sizes for Poisson deviance."""
+    if y is None:
+        return None
+    if isinstance(loss, LogisticLoss):
+        return np.where(y > np.median(y), *map(float, reversed(loss.labels)))
+    return np.abs(y) if isinstance(loss, PoissonDeviance) else y
+
+
+#: Names of models and losses that go together: a loss with its link inside wants the linear predictor.
+PAIRS = [
+    (model, loss)
+    for model in MODELS
+    for loss in LOSSES
+    if LOSSES[loss].takes == "prediction" or isinstance(MODELS[model].activation, Identity)
+]
 
 #: Sets of theta of length 4.
 SETS: dict[str, Any] = {

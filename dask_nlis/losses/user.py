@@ -18,8 +18,9 @@ Function = Callable[[Array, Array], Array]
 
 _EPS = float(np.finfo(np.float64).eps)
 
-#: Below this step a difference of two roots that are both 0 says nothing: their squares may have underflowed.
-_UNDERFLOWN = 1e-100
+#: Below this step a difference of two roots that are both 0 says nothing (their squares may have underflowed), and
+#: below the second one no difference does.
+_UNDERFLOWN, _NONE = 1e-100, 1e-290
 
 
 def _gauss_legendre(n: int) -> tuple[tuple[float, float], ...]:
@@ -124,9 +125,10 @@ class CustomLoss:
     def root_slope(self, a: Array, b: Array, y: Array) -> Array:
         """Quotient of differences, or mean derivative over the sum of roots; sqrt(curvature / 2) at zero loss."""
         xp = array_namespace(a)
-        root_a, root_b = self.root(a, y), self.root(b, y)
+        value_a, value_b = self.value(a, y), self.value(b, y)
+        root_a, root_b = xp.sign(a - y) * xp.sqrt(value_a), xp.sign(b - y) * xp.sqrt(value_b)
         step = a - b
-        still = step == 0
+        still = xp.abs(step) < _NONE
         safe = xp.where(still, xp.ones_like(step), step)
         rise, size = root_a - root_b, xp.abs(root_a) + xp.abs(root_b)
         quotient = rise / safe
@@ -136,9 +138,12 @@ class CustomLoss:
         empty = size == 0
         whole = xp.where(empty, xp.ones_like(size), size)
         fine, coarse = self._mean_derivative(_FINE, a, b, y), self._mean_derivative(_COARSE, a, b, y)
+        # Two rules may agree and yet both miss a corner next to an end; the difference of values does not.
+        missed = xp.abs(fine * step - (value_a - value_b)) - 4 * _EPS * (value_a + value_b)
+        error = xp.abs(fine - coarse) + xp.where(missed > 0, missed, xp.zeros_like(missed)) / xp.abs(safe)
         # The interval must not cross the label, where the root changes sign.
         one_side = xp.sign(a - y) * xp.sign(b - y) > 0
-        better = one_side & (xp.abs(fine - coarse) / whole + _EPS * xp.abs(quotient) < doubt)
+        better = one_side & (error / whole + _EPS * xp.abs(quotient) < doubt)
         slope = xp.where(better, xp.sign(a - y) * fine / whole, quotient)
         bottom = empty & (xp.abs(step) < _UNDERFLOWN)
         if not bool(xp.any(bottom)):

@@ -42,7 +42,8 @@ def refit(
 
     Minimises sum_i w_i l(prediction_i(theta), y_i) over the problem's set, weights as drawn (their mean total is
     n, so the objective estimates the full loss). From each start a spectral projected gradient, then
-    Gauss-Newton inside the set; the best end point is checked by us: finite, in the set, stationary.
+    Gauss-Newton inside the set; absolute error through Huber losses of shrinking width. The best end point is checked
+    by us: finite, in the set, stationary, and no optimum at infinity (separable classes, say).
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def refit(
     Raises
     ------
     InputError
-        If shapes do not fit, weights are negative, or a cell is not finite.
+        If shapes do not fit, weights are negative, a cell is not finite, or the loss does not allow a label.
 
     Warns
     -----
