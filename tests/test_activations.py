@@ -135,6 +135,11 @@ def test_far_tails_are_finite_without_a_warning(name):
     with np.errstate(all="raise", under="ignore"):
         inside = t[(t >= low) & (t <= high)]
         assert all(np.isfinite(getattr(activation, method)(inside)).all() for method in METHODS)
+        # The last floats, where even twice t overflows: slopes that stay bounded are still finite.
+        largest = np.array([-1.7e308, 1.7e308])
+        slopes = [getattr(activation, method)(largest) for method in ("derivative", "second_derivative", "secant")]
+        assert not np.isnan(slopes).any()
+        assert np.isfinite(slopes).all() or high < np.inf
 
 
 @every_activation

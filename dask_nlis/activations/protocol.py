@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 Array = Any
 
-#: The domain of a phi that grows no faster than linearly.
+#: The domain of a phi that grows no faster than linearly: a slope above 1 overflows next to the largest float only.
 LINE = (-math.inf, math.inf)
 
 

@@ -62,4 +62,4 @@ def _special(name: str, t: Array) -> Array:
 
         return getattr(on_device, name)(t)
     found = getattr(scipy.special, name)(np.asarray(t))
-    return array_namespace(t).asarray(found, dtype=t.dtype, device=device(t))
+    return array_namespace(t).asarray(found, device=device(t))
