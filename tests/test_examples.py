@@ -46,10 +46,33 @@ def test_california_keeps_its_run_in_a_folder_and_overwrites_none(tmp_path):
     assert nlis.open_run(tmp_path / "kept" / "run.zarr") == made
 
 
+def test_accuracy_prints_a_table_and_fails_when_a_method_is_behind(monkeypatch):
+    accuracy = _load("benchmarks/accuracy")
+    arguments = ["--rows", "60", "--columns", "4", "--seeds", "1"]
+    result = CliRunner().invoke(accuracy.main, arguments, catch_exceptions=False)
+    header, columns, *table, verdict = result.output.splitlines()
+    assert result.exit_code == 0
+    assert header.startswith("largest relative error of a leverage; 60 x 4, 1 matrices each")
+    assert columns.split()[:4] == ["kappa", "auto", "tsqr", "sketch"]
+    errors = {line.split()[0]: [float(v) for v in line.split()[1:8]] for line in table}
+    assert list(errors) == [f"{10.0**k:.0e}" for k in range(13)]
+    assert max(errors["1e+08"][:3]) <= 1e-6 < errors["1e+08"][6]  # where the Gram matrix has no digit left
+    assert verdict.startswith("dask_nlis is nowhere more than 3 times worse")
+
+    ours = accuracy.ours
+    monkeypatch.setattr(
+        accuracy, "ours", lambda name: ours(name) if name != "tsqr" else lambda F: (accuracy.gram_pinv(F), name)
+    )
+    result = CliRunner().invoke(accuracy.main, arguments, catch_exceptions=False)
+    assert result.exit_code == 1
+    assert re.search(r"^tsqr at 1e\+06: .* allowed", result.output, re.MULTILINE)
+    assert re.search(r"^tsqr at 1e8: .* is above 1e-6$", result.output, re.MULTILINE)
+
+
 def test_every_example_and_data_file_is_listed_in_the_readme():
     readme = (EXAMPLES / "README.md").read_text("utf-8")
-    for script in EXAMPLES.glob("*.py"):
-        assert f"python examples/{script.name}" in readme
+    for script in EXAMPLES.rglob("*.py"):
+        assert f"python examples/{script.relative_to(EXAMPLES)}" in readme
     for data in (EXAMPLES / "data").iterdir():
         assert f"`data/{data.name}`" in readme
     for named in re.findall(r"`data/([^`]+)`", readme):

@@ -46,8 +46,8 @@ class Factor:
     reads : int
         Reads of X it took, the most of any part of a merged factor.
     beta : float
-        1 for an exact factor. For "sketch-only" a measured bound: no row has less than this share of its exact
-        leverage, scores divided by their sum.
+        1 for an exact factor. For "sketch-only" the share of its exact leverage that no row falls below, scores
+        divided by their sums: measured on a second, independent sketch, less three standard errors.
     token : str
         Token of the matrix it belongs to.
     parts : tuple of str
@@ -87,7 +87,7 @@ class Factor:
     @property
     def score_tolerance(self) -> float:
         """How far above 1 rounding may bring a score: 100 kappa eps, of a Gram matrix 100 kappa^2 eps; >= 1e-12."""
-        if self.beta < 1:
+        if self.method == "sketch-only":
             return 10 / self.beta  # a sketch overrates rows by design; the scores are clipped to 1
         growth = self.condition
         if "gram" in self.method.split("+"):  # each Gram matrix was made at a condition up to 1e2
@@ -165,7 +165,7 @@ class Factor:
         shown |= {"n_rows": self.n_rows, "method": self.method, "reads": self.reads}
         extra = {"n_dropped": self.n_dropped, "dependent": self.dependent}
         shown |= {name: value for name, value in extra.items() if value}
-        shown |= {"beta": self.beta} if self.beta < 1 else {}
+        shown |= {"beta": self.beta} if self.method == "sketch-only" else {}
         return shown | ({"parts": len(self.parts)} if len(self.parts) > 1 else {})
 
 
@@ -235,5 +235,5 @@ def _check_mergeable(a: Factor, b: object) -> None:
         raise InputError(
             "both factors cover the same matrix, whose rows would count twice; merge factors of other rows"
         )
-    if min(a.beta, b.beta) < 1:
+    if "sketch-only" in (a.method, b.method):
         raise InputError("method='sketch-only' gives an approximate r, which does not merge; give method='sketch'")

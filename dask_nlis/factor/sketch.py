@@ -63,11 +63,15 @@ def sketch_block(
 
 
 def measured_beta(first: Spectrum, second: np.ndarray) -> float:
-    """Smallest ratio of sketched to exact leverage, each divided by its sum, as an independent sketch sees it.
+    """Smallest ratio of sketched to exact leverage, each divided by its sum: measured, less three standard errors.
 
     With G the Gram matrix of F W, W whitening the first sketch, the ratio lies between the extreme eigenvalues of
-    G. The second sketch stands for F here; its own distortion widens the spread, so that the measure errs low.
+    G divided by their mean. The second sketch stands for F here: in any direction its squared length is off by a
+    standard error of at most sqrt(2 / size) (Nelson & Nguyen 2013), in the mean over r
+    directions by 1 / sqrt(r) of that.
     """
     basis = first.vectors[:, : first.rank] / first.singular_values[: first.rank]
     lengths = np.linalg.svd(np.ldexp(second, -first.exponents) @ basis, compute_uv=False) ** 2
-    return float(first.rank * lengths[-1] / lengths.sum())
+    error = math.sqrt(2 / sketch_size(second.shape[1]))
+    surely = (1 + 3 * error) * (1 + 3 * error / math.sqrt(first.rank))
+    return float(lengths[-1] / lengths.mean() / surely)

@@ -21,8 +21,8 @@ STREAMS = (0x6E6C69732D736B31, 0x6E6C69732D736B32)
 
 
 def sketch_size(p: int) -> int:
-    """Rows of the sketch for p columns: 10 p, in whole bands of at least four."""
-    return BANDS * max(4, -(-5 * p // 4))
+    """Rows of the sketch for p columns: 10 p, at least 128, in whole bands."""
+    return BANDS * max(16, -(-5 * p // 4))
 
 
 def entries(stream: int, start: int, n: int, size: int) -> tuple[np.ndarray, np.ndarray]:
