@@ -83,8 +83,20 @@ def test_adjoint_is_the_mean_gradient_along_the_ray(model, loss, labels, rng):
     left, right = problem.model.activation.derivative(np.array([-1e-300, 1e-300]))
     keep[41] = left == right  # at a kink the side of an index that is 0 up to rounding differs from node to node
     x, y = x[keep], None if y is None else y[keep]
-    nodes, weights = np.polynomial.legendre.leggauss(64)
-    mean = sum(w / 2 * _gradient(problem, (t + 1) / 2 * theta, x, y) for t, w in zip(nodes, weights, strict=True))
+    # Where phi grows fast or has a kink the root of a loss can bend within a hundredth of the ray.
+    pieces = (
+        256
+        if model == "exp"
+        else 64
+        if any(word in model for word in ("exp", "relu")) and loss not in ("squared",)
+        else 1
+    )
+    nodes, weights = np.polynomial.legendre.leggauss(20 if pieces > 1 else 64)
+    mean = sum(
+        w / 2 / pieces * _gradient(problem, ((t + 1) / 2 + k) / pieces * theta, x, y)
+        for k in range(pieces)
+        for t, w in zip(nodes, weights, strict=True)
+    )
     rows = dual_rows(problem, theta, x, y)
     np.testing.assert_allclose(rows[:, :-1], mean, rtol=1e-12, atol=1e-13)
 
