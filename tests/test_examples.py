@@ -48,11 +48,11 @@ def test_california_keeps_its_run_in_a_folder_and_overwrites_none(tmp_path):
 
 def test_accuracy_prints_a_table_and_fails_when_a_method_is_behind(monkeypatch):
     accuracy = _load("benchmarks/accuracy")
-    arguments = ["--rows", "60", "--columns", "4", "--seeds", "1"]
+    arguments = ["--rows", "200", "--columns", "8", "--seeds", "2"]
     result = CliRunner().invoke(accuracy.main, arguments, catch_exceptions=False)
     header, columns, *table, verdict = result.output.splitlines()
     assert result.exit_code == 0
-    assert header.startswith("largest relative error of a leverage; 60 x 4, 1 matrices each")
+    assert header.startswith("largest relative error of a leverage; 200 x 8, 2 matrices each")
     assert columns.split()[:4] == ["kappa", "auto", "tsqr", "sketch"]
     errors = {line.split()[0]: [float(v) for v in line.split()[1:8]] for line in table}
     assert list(errors) == [f"{10.0**k:.0e}" for k in range(13)]

@@ -4,12 +4,13 @@ import json
 import pickle
 import warnings
 
+import array_api_strict
 import dask
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from counting import CountingArray, CountingStore, Tasks, cut, rows_of, same_bits
+from counting import CountingArray, CountingStore, FakeGPU, Tasks, cut, rows_of, same_bits
 from dask.base import tokenize
 from hypothesis import given, settings, strategies as st
 
@@ -17,6 +18,7 @@ import dask_nlis as nlis
 from dask_nlis.device import choose
 from dask_nlis.factor import Factor, factorize
 from dask_nlis.factor.gram import Gram, read_gram, scaled_gram
+from dask_nlis.kernels import linalg
 from dask_nlis.matrix import Finding, as_matrix
 
 EPS = np.finfo(np.float64).eps
@@ -384,6 +386,30 @@ def test_the_gram_matrix_of_a_sub_block_carries_the_exponents_of_its_columns(sca
     assert not values[1].any()
     if scale == 1.0:
         np.testing.assert_array_equal(exponents[kept], 0)  # ordinary columns are left as they are
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (40, 4)])
+def test_the_gram_kernel_is_the_same_in_every_namespace(shape, rng):
+    a = rng.normal(size=shape)
+    found = linalg.gram(array_api_strict.asarray(a))
+    assert type(found) is type(array_api_strict.zeros(1))
+    np.testing.assert_allclose(np.asarray(found), a.T @ a, rtol=1e-14)
+    np.testing.assert_array_equal(linalg.gram(a), linalg.gram(a).T)
+
+
+@pytest.mark.parametrize("method", [*EXACT, "sketch-only"])
+def test_every_method_computes_on_a_device_whose_arrays_are_not_numpys(method, monkeypatch, rng):
+    F = rng.normal(size=(300, 4)) * [1.0, 1e200, 1e-200, 1.0]
+    F[:, 3] = 0.0
+    expected, known = scored(F, method, 90)
+    gpu = FakeGPU()
+    for room in ("factor.gram", "factor.sketch", "factor.tree", "scores"):
+        monkeypatch.setattr(f"dask_nlis.{room}.choose", gpu.device)
+    h, factor = scored(F, method, 90)
+    assert gpu.puts
+    assert gpu.fetches
+    assert (factor.method, factor.rank, factor.reads) == (known.method, 3, known.reads)
+    np.testing.assert_allclose(h, expected, atol=1e-13)
 
 
 # -- merging -----------------------------------------------------------------------------------------------------

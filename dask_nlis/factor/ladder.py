@@ -30,7 +30,7 @@ def factorize(A: Any, *, method: str = "auto") -> Factor:
         "gram": the first step alone, refused above a condition of 100.
         "tsqr": an R-only QR tree (1 read; 2 above a condition of 1e3), at any condition and rank.
         "sketch": a random sketch of about 10 p rows whitens F, a Gram matrix of the whitened rows makes it exact
-        (2 reads); "tsqr" follows where columns are dependent. Pays for p in the hundreds and more.
+        (2 reads at any condition, where "auto" takes 3 above 1e7); "tsqr" follows where columns are dependent.
         "sketch-only": the sketch alone (1 read). Approximate: `Factor.beta` is measured.
 
     Returns

@@ -57,8 +57,9 @@ def sketch_block(
             for k, stream in enumerate(streams):
                 total[k] += device.fetch(sketched(rows, *entries(stream, first, rows.shape[0], size), size))
             found = found.plus(leaf.finding)
-            if not np.isfinite(total).all():  # NaN or an infinity in a row, which says where; or a sum too large
-                found = found.plus(overflow(device.fetch(rows), first))
+        if not np.isfinite(total).all():  # NaN or an infinity in a row, which says where; or a sum too large
+            for leaf in leaves(x, y, weight, int(start), job, device):
+                found = found.plus(overflow(device.fetch(matrix_rows(leaf, job)), int(start) + leaf.place.start))
     return boxed(Sketch(total, found))
 
 

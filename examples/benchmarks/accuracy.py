@@ -1,8 +1,8 @@
 """How many digits of a leverage are right, by condition: dask_nlis, NumPy, statsmodels and the Gram matrix.
 
 \b
-python examples/benchmarks/accuracy.py                            about a minute
-python examples/benchmarks/accuracy.py --rows 100 --seeds 1       seconds
+python examples/benchmarks/accuracy.py                            half a minute
+python examples/benchmarks/accuracy.py --rows 200 --seeds 2       seconds; of fewer matrices the worst is luck
 
 Each matrix has singular values from 1 down to 1 / kappa and directions that have nothing to do with its columns, so
 that units and scaling do not help. The oracle is the definition, a' (F'F)^-1 a, in 60 digits. The table shows the
