@@ -118,7 +118,7 @@ _POINTS = [0.0, 1e-300, -1e-300, 1e-17, -1e-8, 0.3, -0.3, 0.8, 1.0, -1.5, 1.6, 6
 
 def _pairs():
     """a and b: equal, neighbours, close, of both signs, and far apart."""
-    pairs = [(a, b) for a in _POINTS for b in (0.0, 1.0, -1.5, 31.0, -800.0)]
+    pairs = [(a, b) for a in _POINTS for b in (0.0, 1.0, -1.5, -9.0, 31.0, -800.0)]
     for a in _POINTS:
         pairs += [
             (a, a),
@@ -220,6 +220,27 @@ def test_strict_arrays_give_the_same_numbers(name):
             got = getattr(loss, method)(*map(array_api_strict.asarray, arrays))
         assert type(got) is type(array_api_strict.zeros(1))
         np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", [name for name in DEFINITIONS if not name.endswith(("300", "150"))])
+def test_single_precision_stays_and_is_as_accurate_as_it_can_be(name, rng):
+    loss = DEFINITIONS[name].loss
+    a = np.concatenate([3 * rng.normal(size=300), np.zeros(20), 1e-8 * rng.normal(size=50)]).astype(np.float32)
+    y = rng.choice([label for label in DEFINITIONS[name].labels if abs(label) < 1e6], size=len(a)).astype(np.float32)
+    for method in METHODS:
+        given = [a, np.zeros_like(a), y] if method == "root_slope" else [a, y]
+        keep = np.array([not _singular(name, row) and not _corner(name, row) for row in zip(*given, strict=True)])
+        given = [column[keep] for column in given]
+        wide = [column.astype(np.float64) for column in given]
+        with np.errstate(all="raise", under="ignore"):
+            got = getattr(loss, method)(*given)
+        exact = getattr(loss, method)(*wide)
+        assert got.dtype == np.float32
+        condition = np.zeros_like(exact)
+        for k in range(len(wide) - name.startswith("logistic")):
+            moved = [x * (1 + 1e-7) if j == k else x for j, x in enumerate(wide)]
+            condition += np.abs(getattr(loss, method)(*moved) - exact) / 1e-7
+        assert np.all(np.abs(got - exact) <= 8 * np.finfo(np.float32).eps * (np.abs(exact) + condition) + 1e-44)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3)])

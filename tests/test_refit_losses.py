@@ -148,6 +148,8 @@ def test_an_absolute_error_refit_is_that_of_linear_programming(units, X, w, rng)
     best = least_absolute(X, y, w)
     assert units * best.fun * (1 - 1e-12) <= fit.loss <= units * best.fun * (1 + 1e-8)
     np.testing.assert_allclose(fit.theta / units, best.x[:4], atol=1e-6)
+    # What it reports bounds how far it is from the optimum, the smoothing included.
+    assert fit.loss / (units * best.fun) - 1 <= fit.stationarity <= 1e-8
 
 
 def test_an_absolute_error_refit_of_few_rows_passes_through_some(rng):

@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.errors import InputError
@@ -11,9 +10,6 @@ from dask_nlis.losses import protocol
 from dask_nlis.nouns import noun
 
 Array = Any
-
-#: The smallest residual with all its digits; below it a residual counts as zero.
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 @noun
@@ -93,4 +89,5 @@ class AbsoluteError:
     @staticmethod
     def _zero(t: Array, s: Array) -> Array:
         xp = array_namespace(t)
-        return (xp.abs(t) < _TINY) & (xp.abs(s) < _TINY)
+        tiny = xp.finfo(t.dtype).smallest_normal  # below it a residual has not all its digits
+        return (xp.abs(t) < tiny) & (xp.abs(s) < tiny)

@@ -141,9 +141,8 @@ class CustomLoss:
         # Two rules may agree and yet both miss a corner next to an end; the difference of values does not.
         missed = xp.abs(fine * step - (value_a - value_b)) - 4 * _EPS * (value_a + value_b)
         error = xp.abs(fine - coarse) + xp.where(missed > 0, missed, xp.zeros_like(missed)) / xp.abs(safe)
-        # The interval must not cross the label, where the root changes sign.
-        one_side = xp.sign(a - y) * xp.sign(b - y) > 0
-        better = one_side & (error / whole + _EPS * xp.abs(quotient) < doubt)
+        # Roots of opposite sign keep the quotient: its doubt is no more than its own rounding, eps |quotient|.
+        better = error / whole + _EPS * xp.abs(quotient) < doubt
         slope = xp.where(better, xp.sign(a - y) * fine / whole, quotient)
         bottom = empty & (xp.abs(step) < _UNDERFLOWN)
         if not bool(xp.any(bottom)):
