@@ -55,7 +55,7 @@ from dask_nlis.models import (
     is_index,
 )
 from dask_nlis.nouns import from_dict, noun, to_dict
-from dask_nlis.rays import identity_residual, ray_rows
+from dask_nlis.rays import Ray, along_ray
 
 Array = Any
 
@@ -216,7 +216,7 @@ def adjoint(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
         return factor[:, None] * model.index_gradient(theta, x)
     if is_adjoint(model) and has_closed_form(problem, y is not None):
         return model.adjoint(theta, x)
-    return ray_rows(model, problem.loss, theta, x, y)
+    return along_ray(model, problem.loss, theta, x, y).rows
 
 
 def singular(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
@@ -240,9 +240,11 @@ def dual_squared_norms(problem: Problem, theta: Array, x: Array, y: Array | None
     return factor * factor * model.index_gradient_norms(theta, x) + last * last
 
 
-def dual_residual(problem: Problem, theta: Array, x: Array, y: Array | None, rows: Array) -> Array:
-    """Identity residual of rows of the dual matrix, shape (m,): how well f(theta) = f(0) + <theta, f*> holds."""
-    return identity_residual(problem.model, problem.loss, theta, x, y, rows[:, :-1])
+def dual_ray(problem: Problem, theta: Array, x: Array, y: Array | None) -> Ray:
+    """Rows of `dual_rows` by quadrature, with the nodes it took and how well f(theta) = f(0) + <theta, f*> holds."""
+    found = along_ray(problem.model, problem.loss, theta, x, y)
+    last = at_zero(problem, y, x)[:, None]
+    return found._replace(rows=array_namespace(x).concat([found.rows, last], axis=1))
 
 
 def reference_rows(problem: Problem, x: Array, y: Array | None) -> Array:

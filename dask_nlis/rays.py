@@ -4,7 +4,7 @@ The gradient is taken at t theta. Differentiating f(t theta) in theta instead br
 f(theta) = f(0) + <theta, f*>; that identity is what decides on the number of nodes here.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from array_api_compat import array_namespace
 
@@ -18,18 +18,26 @@ Array = Any
 _NODES, _GOAL = (8, 16, 32, 64, 128, 256), 1e-12
 
 
-def ray_rows(model: Model, loss: Loss | None, theta: Array, x: Array, y: Array | None) -> Array:
+class Ray(NamedTuple):
+    """Rows integrated along the ray (m, p), the nodes it took, and the identity residual that is left, (m,)."""
+
+    rows: Array
+    nodes: int
+    residual: Array
+
+
+def along_ray(model: Model, loss: Loss | None, theta: Array, x: Array, y: Array | None) -> Ray:
     """Adjoint rows of f = root(prediction, y), or of the prediction without labels: (m, d) -> (m, p).
 
     Doubles the nodes until the identity residual is below 1e-12 in every row, or 256 are reached; what is left is
-    measured again by whoever reports it (`identity_residual`).
+    for the caller to judge.
     """
-    rows = _integral(model, loss, theta, x, y, _NODES[0])
-    for n in _NODES[1:]:
-        if float(array_namespace(x).max(identity_residual(model, loss, theta, x, y, rows))) <= _GOAL:
-            break
+    for n in _NODES:
         rows = _integral(model, loss, theta, x, y, n)
-    return rows
+        residual = identity_residual(model, loss, theta, x, y, rows)
+        if float(array_namespace(x).max(residual)) <= _GOAL:
+            break
+    return Ray(rows, n, residual)
 
 
 def _integral(model: Model, loss: Loss | None, theta: Array, x: Array, y: Array | None, n: int) -> Array:

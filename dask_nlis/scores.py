@@ -119,8 +119,9 @@ def leverage_block(
     found = Finding()
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
-            out[leaf.place] = device.fetch(leverage(matrix_rows(leaf, job), *target))
-            found = found.plus(leaf.finding)
+            rows, finding = matrix_rows(leaf, job)
+            out[leaf.place] = device.fetch(leverage(rows, *target))
+            found = found.plus(finding)
     check_finite(found.plus(overflow(out, int(start))), job.names)
     if out.max(initial=0.0) > 1 + tolerance:
         row = int(start) + int(np.argmax(out))
@@ -203,17 +204,17 @@ def norm_block(
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
             if start == 0 and leaf.place.start == 0:
-                _warn_of_scale(device.fetch(matrix_rows(leaf, job)), columns_named)
+                _warn_of_scale(device.fetch(matrix_rows(leaf, job)[0]), columns_named)
             if log2_scale or not job.rule.exact(leaf.y is not None):
                 half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
-                norms = squared_row_norms(matrix_rows(leaf, job) * 2.0**half * 2.0 ** (-log2_scale - half))
+                norms = squared_row_norms(matrix_rows(leaf, job)[0] * 2.0**half * 2.0 ** (-log2_scale - half))
             else:
                 norms = job.rule.squared_norms(leaf.x, leaf.y)
                 norms = norms if leaf.root_weight is None else norms * leaf.root_weight * leaf.root_weight
             host = device.fetch(norms)
             found = found.plus(leaf.finding)
             if not np.isfinite(host).all() or host.min(initial=1.0) < np.finfo(np.float64).tiny:
-                rows = device.fetch(matrix_rows(leaf, job))
+                rows = device.fetch(matrix_rows(leaf, job)[0])
                 found = found.plus(overflow(rows, int(start) + leaf.place.start))
                 vanished = max(vanished, float(np.abs(rows).max(initial=0.0)))
             out[leaf.place] = host

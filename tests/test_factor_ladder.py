@@ -114,9 +114,14 @@ def test_a_first_factor_lost_in_rounding_is_never_believed(noise, rng):
     assert factor.condition == pytest.approx(tree.condition, rel=max(1e-6, 100 * tree.condition * EPS))
 
 
-def test_a_first_factor_that_hides_a_dependency_costs_a_read_and_nothing_else(rng, monkeypatch):
+@pytest.mark.parametrize(
+    ("gap", "method", "rank", "reads"), [(0.0, "tsqr", 3, 3), (1e-10, "tsqr", 4, 4), (1e-5, "cholesky-qr2", 4, 2)]
+)
+def test_a_first_factor_that_hides_a_dependency_costs_a_read_and_nothing_else(
+    gap, method, rank, reads, rng, monkeypatch
+):
     F = np.column_stack([rng.normal(size=(500, 3)), np.zeros(500)])
-    F[:, 3] = F[:, 0]
+    F[:, 3] = F[:, 0] + gap * rng.normal(size=500)
     counted = CountingArray(F)
 
     def rounded(matrix, whitener=None):
@@ -125,8 +130,12 @@ def test_a_first_factor_that_hides_a_dependency_costs_a_read_and_nothing_else(rn
         return found if whitener is not None else found._replace(values=found.values * (1 + 1e-12 * np.eye(4)))
 
     monkeypatch.setattr("dask_nlis.factor.rungs.read_gram", rounded)
-    factor = factorize(counted.dask(100))
-    assert (factor.method, factor.rank, factor.reads, counted.reads()) == ("tsqr", 3, 3, 3)
+    rows = counted.dask(100)
+    factor = factorize(rows)
+    assert (factor.method, factor.rank, factor.reads, counted.reads()) == (method, rank, reads, reads)
+    np.testing.assert_allclose(
+        nlis.leverage_scores(rows, factor).compute(), scored(F, "tsqr")[0], atol=100 * EPS * factor.condition
+    )
 
 
 def test_gram_refuses_what_it_cannot_answer_and_names_auto(rng):

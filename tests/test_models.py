@@ -1,13 +1,14 @@
 """Laws of models with several parameters a feature: networks, a user's index, any prediction along the ray."""
 
 import array_api_strict
+import dask.array as da
 import numpy as np
 import pytest
 from nets import INDEXED, NETS, RECTIFIED, D, cubed, cubed_gradient, setting, wave, wave_gradient
 
 import dask_nlis as nlis
 from dask_nlis import problem as problems
-from dask_nlis.rays import identity_residual, ray_rows
+from dask_nlis.rays import along_ray, identity_residual
 
 every_net = pytest.mark.parametrize("model", NETS.values(), ids=NETS)
 every_index = pytest.mark.parametrize("model", INDEXED.values(), ids=INDEXED)
@@ -75,7 +76,7 @@ def test_closed_form_is_the_integral_of_the_gradient_along_the_ray(model, rng):
     theta, x, y = setting(model, rng)
     x, y = x[3:], y[3:]
     closed = problems.adjoint(nlis.Problem(model), theta, x, y)
-    np.testing.assert_allclose(closed, ray_rows(model, nlis.SquaredError(), theta, x, y), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(closed, along_ray(model, nlis.SquaredError(), theta, x, y).rows, rtol=1e-9, atol=1e-10)
 
 
 @every_net
@@ -141,8 +142,9 @@ def _kinked_gradient(theta, x):
 def test_a_kink_along_the_ray_shows_as_a_residual(rng):
     x, theta = rng.normal(size=(40, D)), 2 * rng.normal(size=D + 1)
     model = nlis.Numerical(_kinked, _kinked_gradient, D + 1)
-    rows = ray_rows(model, None, theta, x, None)
-    residual = identity_residual(model, None, theta, x, None, rows)
+    rows, nodes, residual = along_ray(model, None, theta, x, None)
+    np.testing.assert_array_equal(residual, identity_residual(model, None, theta, x, None, rows))
+    assert nodes == 256
     assert 1e-6 < residual.max() < 1e-1
     A = nlis.dual_matrix(nlis.Problem(model), x, theta=theta)
     row = int(residual.argmax())
@@ -150,7 +152,36 @@ def test_a_kink_along_the_ray_shows_as_a_residual(rng):
         with pytest.raises(nlis.IdentityResidualError, match=rf"^row {row}: .*misses by {residual.max():.1e} "):
             verb(A)
     relaxed = nlis.Numerical(_kinked, _kinked_gradient, D + 1, tolerance=0.5)
-    assert nlis.factorize(nlis.dual_matrix(nlis.Problem(relaxed), x, theta=theta)).rank == D + 1
+    factor = nlis.factorize(nlis.dual_matrix(nlis.Problem(relaxed), x, theta=theta))
+    assert (factor.rank, factor.nodes, factor.identity_residual) == (D + 1, 256, residual.max())
+
+
+def test_the_factor_reports_nodes_and_residual_of_the_hardest_block(rng):
+    x = rng.normal(size=(60, D))
+    x[20:40] *= 0.01  # a block that takes few nodes between two that take more
+    model, theta = NETS["user's wave"], 2 * rng.normal(size=D + 1)
+
+    def matrix(rows):
+        return nlis.dual_matrix(nlis.Problem(model), rows, theta=theta)
+
+    rays = [along_ray(model, None, theta, x[a : a + 20], None) for a in (0, 20, 40)]
+    easy, hard = rays[1].nodes, max(ray.nodes for ray in rays)
+    assert 8 <= easy < hard <= 64
+    whole = da.from_array(x, chunks=(20, D))
+    for method in ("auto", "tsqr", "sketch"):
+        factor = nlis.factorize(matrix(whole), method=method)
+        assert factor.nodes == hard
+        assert factor.identity_residual == max(ray.residual.max() for ray in rays) <= 1e-12
+        assert "nodes" in repr(factor)
+    parts = [nlis.factorize(matrix(rows)) for rows in (x[20:40], x[40:])]
+    both = parts[0].merge(parts[1])
+    assert (both.nodes, both.identity_residual) == (
+        max(part.nodes for part in parts),
+        max(part.identity_residual for part in parts),
+    )
+    closed = nlis.factorize(nlis.dual_matrix(nlis.Problem(nlis.Linear()), x, theta=theta))
+    assert (closed.nodes, closed.identity_residual) == (0, 0.0)
+    assert "nodes" not in repr(closed)
 
 
 def _quadratic_and_linear(theta, x):

@@ -66,9 +66,8 @@ def gram_block(
     total = Gram(np.zeros((p, p)), np.full(p, _EMPTY), 0, Finding())
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
-            rows = matrix_rows(leaf, job)
+            rows, finding = matrix_rows(leaf, job)
             values, exponents = scaled_gram(rows if target is None else rows @ target, device)
-            finding = leaf.finding
             if not np.isfinite(values).all():  # NaN or an infinity in a row; the rows say where
                 finding = finding.plus(overflow(device.fetch(rows), int(start) + leaf.place.start))
             total = total.plus(Gram(values, exponents, rows.shape[0], finding))

@@ -40,6 +40,10 @@ class Factor:
         Frobenius norm of F.
     n_rows, n_dropped : int
         Rows that count; rows left out by missing="drop".
+    nodes : int
+        Quadrature nodes along the ray to theta that the hardest row took; 0 where the adjoint is a formula.
+    identity_residual : float
+        Largest miss of f(theta) = f(0) + <theta, f*>, over 1 + |f(theta)| + |f(0)|, of such a row; else 0.
     method : str
         How it was computed: "gram", "cholesky-qr2", "tsqr", "sketch" or "sketch-only"; of a merged factor the
         methods of its parts, joined by "+".
@@ -75,6 +79,8 @@ class Factor:
     frobenius: float
     n_rows: int
     n_dropped: int
+    nodes: int
+    identity_residual: float
     method: str
     reads: int
     beta: float
@@ -142,6 +148,8 @@ class Factor:
             spectrum(r),
             n_rows=self.n_rows + other.n_rows,
             n_dropped=self.n_dropped + other.n_dropped,
+            nodes=max(self.nodes, other.nodes),
+            identity_residual=max(self.identity_residual, other.identity_residual),
             method="+".join(sorted(methods)),
             reads=max(self.reads, other.reads),
             token=f"merged-{tokenize(parts)}",
@@ -165,6 +173,7 @@ class Factor:
         shown |= {"n_rows": self.n_rows, "method": self.method, "reads": self.reads}
         extra = {"n_dropped": self.n_dropped, "dependent": self.dependent}
         shown |= {name: value for name, value in extra.items() if value}
+        shown |= {"nodes": self.nodes, "identity_residual": self.identity_residual} if self.nodes else {}
         shown |= {"beta": self.beta} if self.method == "sketch-only" else {}
         return shown | ({"parts": len(self.parts)} if len(self.parts) > 1 else {})
 

@@ -18,7 +18,7 @@ from dask_nlis.factor.noun import GRAM_UP_TO
 from dask_nlis.factor.sketch import measured_beta, read_sketch
 from dask_nlis.factor.tree import read_tree
 from dask_nlis.kernels.linalg import Spectrum, before_whitening, r_factor, r_of_gram, spectrum, with_zero_columns
-from dask_nlis.matrix import TallMatrix
+from dask_nlis.matrix import Finding, TallMatrix
 
 #: Condition up to which a second Gram matrix, of F R^-1, is enough: at 1e8 Cholesky breaks.
 _TWICE_UP_TO = 1e7
@@ -37,7 +37,7 @@ class Found(NamedTuple):
     decided: Spectrum
     method: str
     reads: int
-    n_dropped: int
+    finding: Finding
     whitening: Spectrum | None = None
     correction: np.ndarray | None = None
     beta: float = 1.0
@@ -52,9 +52,10 @@ def _auto(matrix: TallMatrix) -> Found:
     if first is None or first.condition > _TWICE_UP_TO:
         return _tsqr(matrix, reads=1)
     if first.condition <= GRAM_UP_TO:
-        return first.found("gram", 1, total.finding.n_dropped)
-    again = _whitened_once_more(matrix, first, "cholesky-qr2", total.finding.n_dropped)
-    return _tsqr(matrix, reads=2) if again is None else again
+        return first.found("gram", 1, total.finding)
+    again = _whitened_once_more(matrix, first, "cholesky-qr2", total.finding)
+    # The second read may find the condition larger than rounding let the first one see.
+    return _tsqr(matrix, reads=2) if again is None or again.decided.condition > _TWICE_UP_TO else again
 
 
 def _gram(matrix: TallMatrix) -> Found:
@@ -66,7 +67,7 @@ def _gram(matrix: TallMatrix) -> Found:
             f"method='gram' needs independent columns with a condition up to {GRAM_UP_TO:g}, but A has {found}; "
             "give method='auto'"
         )
-    return first.found("gram", 1, total.finding.n_dropped)
+    return first.found("gram", 1, total.finding)
 
 
 def _tsqr(matrix: TallMatrix, reads: int = 0) -> Found:
@@ -78,7 +79,7 @@ def _tsqr(matrix: TallMatrix, reads: int = 0) -> Found:
     if decided.condition > _REFINE_ABOVE:
         correction = spectrum(read_tree(matrix, decided.whitener).r).whitener
         reads += 1
-    return Found(total.r, decided, "tsqr", reads + 1, total.finding.n_dropped, correction=correction)
+    return Found(total.r, decided, "tsqr", reads + 1, total.finding, correction=correction)
 
 
 def _sketch(matrix: TallMatrix) -> Found:
@@ -86,7 +87,7 @@ def _sketch(matrix: TallMatrix) -> Found:
     first = _from_sketch(r)
     if first is None:
         return _tsqr(matrix, reads=1)
-    again = _whitened_once_more(matrix, first, "sketch", finding.n_dropped)
+    again = _whitened_once_more(matrix, first, "sketch", finding)
     return _tsqr(matrix, reads=2) if again is None else again
 
 
@@ -94,7 +95,7 @@ def _sketch_only(matrix: TallMatrix) -> Found:
     (r, second), finding = read_sketch(matrix, 2)
     decided = spectrum(r)
     _check_rank(decided.rank)
-    return Found(r, decided, "sketch-only", 1, finding.n_dropped, beta=measured_beta(decided, second))
+    return Found(r, decided, "sketch-only", 1, finding, beta=measured_beta(decided, second))
 
 
 METHODS: dict[str, Callable[[TallMatrix], Found]] = {
@@ -119,10 +120,10 @@ class First(NamedTuple):
         """Largest over smallest singular value."""
         return self.decided.condition
 
-    def found(self, method: str, reads: int, n_dropped: int) -> Found:
+    def found(self, method: str, reads: int, finding: Finding) -> Found:
         """Take the factor as the last word."""
         r = _spread(self.r, self.exponents, self.kept)
-        return Found(r, with_zero_columns(self.decided, self.kept), method, reads, n_dropped)
+        return Found(r, with_zero_columns(self.decided, self.kept), method, reads, finding)
 
 
 def _from_gram(total: Gram) -> First | None:
@@ -147,7 +148,7 @@ def _from_sketch(r: np.ndarray) -> First | None:
     return None if decided.rank < len(r) else First(r, exponents, decided, kept)
 
 
-def _whitened_once_more(matrix: TallMatrix, first: First, method: str, n_dropped: int) -> Found | None:
+def _whitened_once_more(matrix: TallMatrix, first: First, method: str, finding: Finding) -> Found | None:
     """One more read, the second: R of F from a Gram matrix of F W, and the correction; None where W fails.
 
     F W has a condition near 1 if W is right, so that its Gram matrix is exact enough. Dependent columns that
@@ -166,7 +167,7 @@ def _whitened_once_more(matrix: TallMatrix, first: First, method: str, n_dropped
         with_zero_columns(decided, first.kept),
         method,
         2,
-        n_dropped,
+        finding,
         whitening=whitening,
         correction=second.decided.whitener,
     )

@@ -52,14 +52,15 @@ def sketch_block(
     found = Finding()
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
-            rows = matrix_rows(leaf, job)
+            rows, finding = matrix_rows(leaf, job)
             first = int(start) + leaf.place.start
             for k, stream in enumerate(streams):
                 total[k] += device.fetch(sketched(rows, *entries(stream, first, rows.shape[0], size), size))
-            found = found.plus(leaf.finding)
+            found = found.plus(finding)
         if not np.isfinite(total).all():  # NaN or an infinity in a row, which says where; or a sum too large
             for leaf in leaves(x, y, weight, int(start), job, device):
-                found = found.plus(overflow(device.fetch(matrix_rows(leaf, job)), int(start) + leaf.place.start))
+                rows = device.fetch(matrix_rows(leaf, job)[0])
+                found = found.plus(overflow(rows, int(start) + leaf.place.start))
     return boxed(Sketch(total, found))
 
 

@@ -81,10 +81,10 @@ def factor_block(
     factors, found = [], Finding()
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
-            rows = matrix_rows(leaf, job)
+            rows, finding = matrix_rows(leaf, job)
             r = r_factor(rows if target is None else rows @ target)
             factors.append(r)
-            found = found.plus(leaf.finding)
+            found = found.plus(finding)
             host = device.fetch(r)
             if not np.isfinite(host).all():  # NaN or an infinity spreads through R; the rows say where
                 found = found.plus(overflow(device.fetch(rows), int(start) + leaf.place.start))

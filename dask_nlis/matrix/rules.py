@@ -11,6 +11,7 @@ from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.models import Numerical
 from dask_nlis.nouns import noun
 from dask_nlis.problem import Problem
+from dask_nlis.rays import Ray
 
 Array = Any
 
@@ -28,10 +29,10 @@ class Rule(Protocol):
         """Squared norms of those rows, (m,), in closed form where there is one."""
 
     def exact(self, labelled: bool) -> bool:
-        """Whether rows are a formula; otherwise they are integrated, and `residual` says how well."""
+        """Whether rows are a formula; otherwise `ray` gives them."""
 
-    def residual(self, x: Array, y: Array | None, rows: Array) -> Array | None:
-        """Identity residual of rows that were integrated numerically, (m,); None where they are exact by formula."""
+    def ray(self, x: Array, y: Array | None) -> Ray:
+        """Rows of the matrix by quadrature, with the nodes and the identity residual."""
 
     @property
     def tolerance(self) -> float:
@@ -62,8 +63,9 @@ class Plain:
         """True: these rows are a formula."""
         return True
 
-    def residual(self, x: Array, y: Array | None, rows: Array) -> None:
-        """None: these rows are exact."""
+    def ray(self, x: Array, y: Array | None) -> Ray:
+        """Not needed."""
+        raise NotImplementedError
 
     @property
     def tolerance(self) -> float:
@@ -93,8 +95,9 @@ class Reference:
         """True: these rows are a formula."""
         return True
 
-    def residual(self, x: Array, y: Array | None, rows: Array) -> None:
-        """None: these rows are exact."""
+    def ray(self, x: Array, y: Array | None) -> Ray:
+        """Not needed."""
+        raise NotImplementedError
 
     @property
     def tolerance(self) -> float:
@@ -125,11 +128,9 @@ class Dual:
         """Whether the adjoint is a formula, not an integral along the ray."""
         return problems.has_closed_form(self.problem, labelled)
 
-    def residual(self, x: Array, y: Array | None, rows: Array) -> Array | None:
-        """Residual by `dask_nlis.problem.dual_residual` where the adjoint has no closed form."""
-        if self.exact(y is not None):
-            return None
-        return problems.dual_residual(self.problem, self._theta_like(x), x, y, rows)
+    def ray(self, x: Array, y: Array | None) -> Ray:
+        """Rows by `dask_nlis.problem.dual_ray`."""
+        return problems.dual_ray(self.problem, self._theta_like(x), x, y)
 
     @property
     def tolerance(self) -> float:

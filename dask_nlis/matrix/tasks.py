@@ -42,7 +42,7 @@ class Finding(NamedTuple):
     """Cells of some rows that are not finite or not allowed: how many rows, the first (global) row, its column.
 
     With them the rows dropped and, for labels that the loss does not allow, what they are, a remedy, and some of them,
-    the first first.
+    the first first. For rows that are integrals: the most nodes that one took, and the largest identity residual.
     """
 
     n_bad: int = 0
@@ -51,6 +51,8 @@ class Finding(NamedTuple):
     n_dropped: int = 0
     fault: tuple[str, str] = ("", "")
     values: tuple[float, ...] = ()
+    nodes: int = 0
+    residual: float = 0.0
 
     def plus(self, other: "Finding") -> "Finding":
         """Findings of two sets of rows together."""
@@ -64,6 +66,8 @@ class Finding(NamedTuple):
             self.n_dropped + other.n_dropped,
             first.fault,
             values if first.column == _LABEL else (),
+            max(self.nodes, other.nodes),
+            max(self.residual, other.residual),
         )
 
 
@@ -190,26 +194,29 @@ def _inspect(
     return named | empty, Finding(int(named.sum()), start + row, column, n_dropped)
 
 
-def matrix_rows(leaf: Leaf, job: Job) -> Array:
-    """Rows of the matrix for a leaf, times the roots of the row weights, (m, p)."""
+def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
+    """Rows of the matrix for a leaf, times the roots of the row weights, (m, p); and what was found in the leaf."""
     if isinstance(job.rule, Dual) and leaf.y is not None and job.rule.problem.loss.may_be_singular:
         _check_slopes(job.rule, leaf, leaf.y)
-    rows = job.rule.rows(leaf.x, leaf.y)
-    residual = job.rule.residual(leaf.x, leaf.y, rows)
-    if residual is not None:
-        _check_residual(residual, leaf, job.rule.tolerance)
-    return rows if leaf.root_weight is None else rows * leaf.root_weight[:, None]
+    found = leaf.finding
+    if job.rule.exact(leaf.y is not None):
+        rows = job.rule.rows(leaf.x, leaf.y)
+    else:
+        rows, nodes, residual = job.rule.ray(leaf.x, leaf.y)
+        found = found._replace(nodes=nodes, residual=_checked(residual, leaf, job.rule.tolerance))
+    return rows if leaf.root_weight is None else rows * leaf.root_weight[:, None], found
 
 
-def _check_residual(residual: Array, leaf: Leaf, tolerance: float) -> None:
+def _checked(residual: Array, leaf: Leaf, tolerance: float) -> float:
     """Refuse rows whose adjoint the quadrature did not reach; a kink along the ray is the usual cause."""
-    xp = array_namespace(residual)
-    worst = int(xp.argmax(residual))
-    if float(residual[worst]) > tolerance:
+    worst = int(array_namespace(residual).argmax(residual))
+    largest = float(residual[worst])
+    if largest > tolerance:
         raise IdentityResidualError(
-            f"row {leaf.row + worst}: f(theta) = f(0) + <theta, f*> misses by {float(residual[worst]):.1e} (tolerance "
+            f"row {leaf.row + worst}: f(theta) = f(0) + <theta, f*> misses by {largest:.1e} (tolerance "
             f"{tolerance:.0e}) with 256 nodes along the ray; use a smaller theta, a smoother model, or a larger tolerance="
         )
+    return largest
 
 
 def _check_slopes(rule: Dual, leaf: Leaf, y: Array) -> None:
@@ -238,7 +245,8 @@ def rows_block(x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, s
     found = Finding()
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
-            out[leaf.place] = device.fetch(matrix_rows(leaf, job))
-            found = found.plus(leaf.finding)
+            rows, finding = matrix_rows(leaf, job)
+            out[leaf.place] = device.fetch(rows)
+            found = found.plus(finding)
     check_finite(found.plus(overflow(out, int(start))), job.names)
     return out
