@@ -1,9 +1,12 @@
 """Laws of models with several parameters a feature: networks, a user's index, any prediction along the ray."""
 
+import threading
+
 import array_api_strict
 import dask.array as da
 import numpy as np
 import pytest
+from counting import no_compute
 from nets import INDEXED, NETS, RECTIFIED, D, cubed, cubed_gradient, setting, wave, wave_gradient
 
 import dask_nlis as nlis
@@ -182,6 +185,33 @@ def test_the_factor_reports_nodes_and_residual_of_the_hardest_block(rng):
     closed = nlis.factorize(nlis.dual_matrix(nlis.Problem(nlis.Linear()), x, theta=theta))
     assert (closed.nodes, closed.identity_residual) == (0, 0.0)
     assert "nodes" not in repr(closed)
+
+
+def _holding(what):
+    def value(theta, x):
+        return x @ theta if what is not None else np.zeros(len(x))
+
+    return value
+
+
+def _gradient(theta, x):
+    return x
+
+
+@pytest.mark.parametrize("verb", ["dual_matrix", "total_loss"])
+def test_functions_that_cannot_be_sent_are_refused_when_the_matrix_is_made(verb):
+    def made(what):
+        return nlis.Problem(nlis.Numerical(_holding(what), _gradient, D))
+
+    x, y = np.ones((5, D)), np.ones(5)
+    call = {
+        "dual_matrix": lambda problem: nlis.dual_matrix(problem, x, y, theta=np.ones(D)),
+        "total_loss": lambda problem: nlis.total_loss(problem, x, y, np.ones(D)),
+    }[verb]
+    call(made("a value that can be sent"))
+    with no_compute(), pytest.raises(nlis.InputTypeError, match=r"^problem holds what cannot be pickled .*value") as e:
+        call(made(threading.Lock()))
+    assert len(str(e.value)) <= 300
 
 
 def _quadratic_and_linear(theta, x):

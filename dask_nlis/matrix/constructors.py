@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from dask.base import tokenize
+from dask.tokenize import TokenizationError
+
 from dask_nlis.device import check_device
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import Rows, take_in
@@ -51,7 +54,7 @@ def reference_matrix(
     Raises
     ------
     InputError, InputTypeError
-        If shapes, dtypes or options are not allowed; before anything is read.
+        If shapes, dtypes or options are not allowed, or problem cannot be pickled; before anything is read.
 
     Examples
     --------
@@ -108,7 +111,7 @@ def dual_matrix(
     Raises
     ------
     InputError, InputTypeError
-        If shapes, dtypes, theta or options are not allowed; before anything is read.
+        If shapes, dtypes, theta or options are not allowed, or problem cannot be pickled; before anything is read.
 
     Examples
     --------
@@ -138,3 +141,10 @@ def _tall(rows: Rows, rule: Rule, missing: str, device: str | None) -> TallMatri
 def _check_problem(problem: object) -> None:
     if not isinstance(problem, Problem):
         raise InputTypeError(f"problem is {type(problem).__name__}; give Problem(model, loss)")
+    try:
+        tokenize(problem, ensure_deterministic=True)
+    except TokenizationError as cause:  # its tasks could not be sent, nor a factor be known as its own
+        raise InputTypeError(
+            f"problem holds what cannot be pickled ({str(cause).partition(' cannot be')[0][:120]}); give functions "
+            "without locks, open files or connections inside"
+        ) from cause
