@@ -6,7 +6,9 @@ schema/compose-spec.json, Apache-2.0), as shipped with check-jsonschema 0.39.0 o
 
 import copy
 import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -122,6 +124,8 @@ class _Local:
         }
         self.folder = folder
         self.running = []
+        # Aborted, a process writes down where each of its threads is.
+        self.environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
 
     def command(self, words):
         pattern = "|".join(map(re.escape, self.replacements))
@@ -133,7 +137,9 @@ class _Local:
         # A worker would listen on all interfaces, which a container has to itself and this machine has not.
         words = SERVICES[name]["command"] + (["--host=127.0.0.1"] if name == "worker" else [])
         with (self.folder / f"{name}.log").open("w") as log:
-            started = subprocess.Popen(self.command(words), stdout=log, stderr=log, cwd=self.folder)
+            started = subprocess.Popen(
+                self.command(words), stdout=log, stderr=log, cwd=self.folder, env=self.environment
+            )
         self.running.append(started)
         check = self.command(SERVICES[name]["healthcheck"]["test"][1:])
         for _ in range(120):
@@ -143,26 +149,46 @@ class _Local:
             time.sleep(0.5)
         raise AssertionError(f"{name} never became healthy: {(self.folder / f'{name}.log').read_text()}")
 
+    def run(self, name, seconds):
+        """Run a service that ends: (exit status, what it printed); past `seconds` fail with the stacks of all."""
+        process = subprocess.Popen(
+            self.command(SERVICES[name]["command"]),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=self.folder,
+            env=self.environment,
+        )
+        try:
+            return process.communicate(timeout=seconds)[0], process.returncode
+        except subprocess.TimeoutExpired:
+            for one in (process, *self.running):
+                children = Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text().split()
+                for pid in (*map(int, children), one.pid):
+                    os.kill(pid, signal.SIGABRT)
+            printed = process.communicate()[0]
+            logs = {path.name: path.read_text() for path in self.folder.glob("*.log")}
+            raise AssertionError(f"{name} did not end in {seconds} s:\n{printed}\n{logs}") from None
+
     def stop(self):
+        # A worker that has lost its scheduler takes seconds to give up.
         for process in reversed(self.running):
             process.terminate()
-        for process in reversed(self.running):
             process.wait(30)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_commands_of_the_services_run_the_job_as_they_stand(tmp_path):
     local = _Local(tmp_path)
     try:
         local.start("scheduler")
         local.start("worker")
-        done = subprocess.run(
-            local.command(SERVICES["job"]["command"]), capture_output=True, text=True, check=False, cwd=tmp_path
-        )
+        printed, status = local.run("job", seconds=200)
     finally:
         local.stop()
-    assert done.returncode == 0, done.stderr
-    assert "ok=True" in done.stdout
+    assert status == 0, printed
+    assert "ok=True" in printed
     made = nlis.open_run(tmp_path / "run.zarr")
     # The same data in the same blocks give the same bytes here as on workers of their own.
     X, y = nlis.open_rows(tmp_path / "california.zarr", X="X", y="y", block_bytes=300_000)
