@@ -2,8 +2,11 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -77,3 +80,16 @@ def test_every_example_and_data_file_is_listed_in_the_readme():
         assert f"`data/{data.name}`" in readme
     for named in re.findall(r"`data/([^`]+)`", readme):
         assert (EXAMPLES / "data" / named).is_file()
+
+
+@pytest.mark.adapters
+def test_the_paper_s_figure_is_drawn_and_its_medians_are_printed(tmp_path):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    figure = _load("paper_figure1")
+    arguments = ["--seeds", "2", "--data", "insurance", "--folder", str(tmp_path)]
+    ran = subprocess.run([sys.executable, figure.__file__, *arguments], capture_output=True, text=True, check=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["figure1_insurance.png"]
+    pixels = plt.imread(tmp_path / "figure1_insurance.png")
+    assert pixels.shape == (960, 1200, 4)
+    assert len(np.unique(pixels.reshape(-1, 4), axis=0)) > 100  # five colours and their bands
+    assert [word for word in ran.stdout.split() if word in figure.SCORES] == list(figure.SCORES)
