@@ -20,6 +20,9 @@ DEVICES = ("auto", "cpu", "cuda")
 #: Bytes of float64 rows worked on at a time: fits a core's cache; a GPU wants larger pieces.
 _SUB_BLOCK_BYTES = {"cpu": 2**20, "cuda": 2**26}
 
+#: Rows below which a product with a p x p matrix is bound by reading that matrix.
+_FEWEST_ROWS = 256
+
 
 class Device(NamedTuple):
     """A place to compute: kind, and how arrays get there and back."""
@@ -66,6 +69,6 @@ def choose(device: str) -> Device:
     return Device("cuda", lambda block: found.asarray(block, dtype=found.float64), found.asnumpy)
 
 
-def sub_block_rows(kind: str, p: int) -> int:
-    """Rows worked on at a time, for p float64 columns: cache sized, at least 2p so that a QR reduces."""
-    return max(2 * p, _SUB_BLOCK_BYTES[kind] // (8 * max(p, 1)), 1)
+def sub_block_rows(kind: str, p: int, *, reducing: bool = False) -> int:
+    """Rows worked on at a time, for p float64 columns: cache sized, at least 2p where they are reduced to p x p."""
+    return max(2 * p if reducing else _FEWEST_ROWS, _SUB_BLOCK_BYTES[kind] // (8 * max(p, 1)))

@@ -181,7 +181,7 @@ def _run_cluster(
     client: distributed.Client, graph: Graph, keys: list[Any], label: str, advance: Advance, hold: bool
 ) -> list[Any]:
     _wait_for_workers(client)
-    client.register_plugin(_OneBlasThread(os.getpid()))
+    client.register_plugin(_Prepared(os.getpid()))
     with distributed.span("nlis", label), dask.annotate(retries=RETRIES):
         futures = client.get(graph, keys, sync=False)
     pending = distributed.as_completed(futures, with_results=not hold, raise_errors=True)
@@ -234,10 +234,15 @@ def _one_blas_thread() -> None:
     threadpool_limits(1, user_api="blas")
 
 
-class _OneBlasThread(WorkerPlugin):
-    """Hold BLAS to one thread in a worker process, unless that is the client's own process."""
+#: Before this version `sys._current_frames`, which Dask's profiler of tasks calls all the time, can deadlock with a
+#: thread that starts meanwhile, such as those Zarr reads with: the job would stand still (CPython issue 106883).
+_SAFE_TO_PROFILE = (3, 11, 9)
 
-    name = "nlis-one-blas-thread"
+
+class _Prepared(WorkerPlugin):
+    """Make a worker ready: BLAS on one thread unless in the client's own process, no profiler where it deadlocks."""
+
+    name = "nlis-prepared"
     idempotent = True
 
     def __init__(self, client_pid: int) -> None:
@@ -246,6 +251,8 @@ class _OneBlasThread(WorkerPlugin):
     def setup(self, worker: distributed.Worker) -> None:
         if os.getpid() != self.client_pid:
             _one_blas_thread()
+        if sys.version_info < _SAFE_TO_PROFILE and "profile" in worker.periodic_callbacks:
+            worker.periodic_callbacks.pop("profile").stop()
 
 
 @contextmanager

@@ -181,7 +181,8 @@ def test_bad_cells_and_dropped_rows_are_found_on_the_device_as_on_the_cpu(fake_g
 
 def test_more_bytes_are_worked_on_at_a_time_on_a_gpu_and_enough_rows_for_any_width():
     for kind in ("cpu", "cuda"):
-        assert device.sub_block_rows(kind, 10_000) >= 20_000
+        assert device.sub_block_rows(kind, 10_000, reducing=True) >= 20_000
+        assert device.sub_block_rows(kind, 100_000) * 100_000 * 8 < 2**28  # bytes, where nothing is reduced
         assert device.sub_block_rows(kind, 0) >= 1
     assert device.sub_block_rows("cuda", 10) > device.sub_block_rows("cpu", 10)
 

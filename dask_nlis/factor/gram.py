@@ -65,7 +65,7 @@ def gram_block(
     target = None if whitener is None else device.put(whitener)
     total = Gram(np.zeros((p, p)), np.full(p, _EMPTY), 0, Finding())
     with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
+        for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
             rows, finding = matrix_rows(leaf, job)
             values, exponents = scaled_gram(rows if target is None else rows @ target, device)
             if not np.isfinite(values).all():  # NaN or an infinity in a row; the rows say where

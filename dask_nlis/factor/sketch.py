@@ -51,14 +51,14 @@ def sketch_block(
     total = np.zeros((len(streams), size, job.n_matrix_columns))
     found = Finding()
     with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
+        for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
             rows, finding = matrix_rows(leaf, job)
             first = int(start) + leaf.place.start
             for k, stream in enumerate(streams):
                 total[k] += device.fetch(sketched(rows, *entries(stream, first, rows.shape[0], size), size))
             found = found.plus(finding)
         if not np.isfinite(total).all():  # NaN or an infinity in a row, which says where; or a sum too large
-            for leaf in leaves(x, y, weight, int(start), job, device):
+            for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
                 rows = device.fetch(matrix_rows(leaf, job)[0])
                 found = found.plus(overflow(rows, int(start) + leaf.place.start))
     return boxed(Sketch(total, found))

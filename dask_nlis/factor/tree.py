@@ -6,9 +6,9 @@
    of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
@@ -78,17 +78,20 @@ def factor_block(
     device = choose(job.device)
     p = job.n_matrix_columns if whitener is None else whitener.shape[1]
     target = None if whitener is None else device.put(whitener)
-    factors, found = [], Finding()
-    with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
+    found = Finding()
+
+    def factors() -> Iterator[Any]:
+        nonlocal found
+        for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
             rows, finding = matrix_rows(leaf, job)
             r = r_factor(rows if target is None else rows @ target)
-            factors.append(r)
             found = found.plus(finding)
-            host = device.fetch(r)
-            if not np.isfinite(host).all():  # NaN or an infinity spreads through R; the rows say where
+            if not np.isfinite(device.fetch(r)).all():  # NaN or an infinity spreads through R; the rows say where
                 found = found.plus(overflow(device.fetch(rows), int(start) + leaf.place.start))
-        r = device.fetch(merge_r(factors)) if factors else np.zeros((p, p))
+            yield r
+
+    with np.errstate(all="ignore"):
+        r = device.fetch(merge_r(factors())) if len(x) else np.zeros((p, p))
     out = np.empty((1, 1), dtype=object)
     out[0, 0] = Partial(r, len(x), found)
     return out

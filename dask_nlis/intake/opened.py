@@ -15,6 +15,7 @@ from dask_nlis.blocks import block_rows, row_chunks
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError
 from dask_nlis.intake.containers import Container
 from dask_nlis.intake.names import column_names
+from dask_nlis.intake.sizes import with_sizes
 from dask_nlis.intake.zarr_files import Reader, content_token, list_arrays, object_token, open_zarr, write_unit
 from dask_nlis.phase import setting, warn
 
@@ -35,7 +36,7 @@ class Opened(NamedTuple):
 def open_array(
     argument: str, value: Any, block_bytes: int | None = None, chunks: Sequence[int] | None = None
 ) -> Opened:
-    """Open `value` lazily; nothing is read from storage but metadata.
+    """Open `value` lazily; nothing is read but metadata, or once a Dask array whose blocks have unknown lengths.
 
     Parameters
     ----------
@@ -51,12 +52,10 @@ def open_array(
     opened = _dispatch(argument, value, check_block_bytes(block_bytes), chunks)
     array = opened.array
     check_dtype(argument, array.dtype, opened.names)
-    if any(np.isnan(c) for axis in array.chunks for c in axis):
-        raise InputError(f"{argument} has unknown chunk sizes; call {argument}.compute_chunk_sizes() first")
     if type(array._meta) is not np.ndarray:
         kind = f"{type(array._meta).__module__}.{type(array._meta).__name__}"
         raise InputTypeError(f"{argument} has blocks of {kind}; give dense NumPy blocks (the device is chosen later)")
-    return opened
+    return opened._replace(array=with_sizes(argument, array)) if array.ndim else opened
 
 
 def check_block_bytes(block_bytes: int | None) -> int:

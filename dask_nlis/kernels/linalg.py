@@ -7,6 +7,7 @@ Yamamoto et al. 2015, "Roundoff error analysis of the CholeskyQR2 algorithm", fo
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from array_api_compat import array_namespace, is_numpy_array
 Array = Any
 
 #: R factors stacked before one more QR; part of the fixed tree, so of the bits of the result.
-FAN_IN = 16
+FAN_IN = 4
 
 
 def r_factor(a: Array) -> Array:
@@ -33,15 +34,28 @@ def r_factor(a: Array) -> Array:
 
 
 def merge_r(factors: Iterable[Array]) -> Array:
-    """R of the rows behind several R factors: neighbours are stacked `FAN_IN` at a time, level by level."""
-    level = list(factors)
-    while len(level) > 1:
-        xp = array_namespace(level[0])
-        level = [
-            r_factor(xp.concat(level[k : k + FAN_IN], axis=0)) if len(level[k : k + FAN_IN]) > 1 else level[k]
-            for k in range(0, len(level), FAN_IN)
-        ]
-    return level[0]
+    """R of the rows behind several R factors: neighbours are stacked `FAN_IN` at a time, level by level.
+
+    Each is merged as soon as its neighbours are there, so that of an iterator few are held at a time.
+    """
+    levels: list[list[Array]] = [[]]
+    for factor in factors:
+        levels[0].append(factor)
+        k = 0
+        while len(levels[k]) == FAN_IN:
+            if k + 1 == len(levels):
+                levels.append([])
+            levels[k + 1].append(_stacked_r(levels[k]))
+            levels[k] = []
+            k += 1
+    for lower, upper in pairwise(levels):
+        if lower:
+            upper.append(_stacked_r(lower))
+    return _stacked_r(levels[-1])
+
+
+def _stacked_r(factors: list[Array]) -> Array:
+    return factors[0] if len(factors) == 1 else r_factor(array_namespace(factors[0]).concat(factors, axis=0))
 
 
 def gram(a: Array) -> Array:

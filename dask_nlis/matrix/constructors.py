@@ -35,7 +35,8 @@ def reference_matrix(
     problem : Problem
         Model and loss.
     X : array_like of shape (n, d)
-        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64.
+        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only a Dask array whose blocks
+        have unknown lengths is read at this call, once, to count its rows.
     y : array_like of shape (n,), optional
         Labels.
     sample_weight : array_like of shape (n,), optional
@@ -90,7 +91,8 @@ def dual_matrix(
     problem : Problem
         Model and loss.
     X : array_like of shape (n, d)
-        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64.
+        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only a Dask array whose blocks
+        have unknown lengths is read at this call, once, to count its rows.
     y : array_like of shape (n,), optional
         Labels; they go to the last column, where they carry most of the gain.
     theta : array_like of shape (p,)

@@ -116,14 +116,21 @@ Form = Callable[[Array, Array | None], Array]
 
 
 def leaves(
-    x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, job: Job, device: Device
+    x: np.ndarray,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    job: Job,
+    device: Device,
+    *,
+    reducing: bool = False,
 ) -> Iterator[Leaf]:
     """Cut a block into sub-blocks on the device; rows with input that is not finite or not allowed are reported.
 
     Those rows, and rows of weight 0, are replaced by a zero row with a label to which no loss objects.
     """
     loss, harmless = _loss_of(job.rule)
-    step = sub_block_rows(device.kind, job.n_matrix_columns)
+    step = sub_block_rows(device.kind, job.n_matrix_columns, reducing=reducing)
     labels = None if y is None else y.reshape(-1)
     weights = None if weight is None else weight.reshape(-1)
     for a in range(0, len(x), step):
