@@ -194,11 +194,14 @@ def at_zero(problem: Problem, y: Array | None, x: Array) -> Array:
 
 
 def slope(problem: Problem, phi: Activation, u: Array, y: Array | None) -> Array:
-    """secant(g_i, u_i) of g = root(phi(u), y), shape (m,), by divided differences."""
-    inner = phi.secant(u)
+    """secant(g_i, u_i) of g = root(phi(u), y), shape (m,), by divided differences; NaN where u has overflowed.
+
+    Activations that level off have a finite value and a secant of 0 there, which would pass for a row of zeros.
+    """
+    xp = array_namespace(u)
+    inner = xp.where(xp.isfinite(u), phi.secant(u), xp.nan * xp.ones_like(u))
     if y is None:
         return inner
-    xp = array_namespace(u)
     return problem.loss.root_slope(phi.value(u), xp.full(u.shape, phi.at_zero, dtype=u.dtype), y) * inner
 
 
@@ -235,9 +238,11 @@ def dual_squared_norms(problem: Problem, theta: Array, x: Array, y: Array | None
     model = problem.model
     if not is_index(model):
         return squared_row_norms(dual_rows(problem, theta, x, y))
+    xp = array_namespace(x)
     factor = slope(problem, model.activation, model.index(theta, x), y) / model.degree
-    last = at_zero(problem, y, x)
-    return factor * factor * model.index_gradient_norms(theta, x) + last * last
+    # Squared last: the factor alone may be too small for its square where the row is not.
+    lengths, last = factor * xp.sqrt(model.index_gradient_norms(theta, x)), at_zero(problem, y, x)
+    return lengths * lengths + last * last
 
 
 def dual_ray(problem: Problem, theta: Array, x: Array, y: Array | None) -> Ray:

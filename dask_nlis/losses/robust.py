@@ -3,18 +3,18 @@
 import math
 from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.kernels.numbers import is_number
 from dask_nlis.losses import protocol
 from dask_nlis.nouns import noun
 
 Array = Any
 
 
-def _check_delta(name: str, delta: object) -> float:
-    if isinstance(delta, bool) or not isinstance(delta, int | float | np.number):
+def _check_delta(name: str, delta: Any) -> float:
+    if not is_number(delta):
         raise InputTypeError(f"{name} delta={delta!r} is {type(delta).__name__}; give a positive number")
     if not 0 < delta < math.inf:
         raise InputError(f"{name} delta={delta!r} is not allowed; give a positive finite number, in the units of y")
@@ -191,4 +191,7 @@ class PseudoHuber:
 
     def _shrink(self, length: Array) -> Array:
         """Root over residual, sqrt(2 / (1 + S))."""
-        return math.sqrt(2) * math.sqrt(self.delta) / array_namespace(length).sqrt(self.delta + length)
+        # Halves of large lengths, so that their sum stays finite; half of the smallest would be 0.
+        part = 0.5 if self.delta > 1 else 1.0
+        half = array_namespace(length).sqrt(part * self.delta + part * length)
+        return math.sqrt(2 * part) * math.sqrt(self.delta) / half

@@ -80,8 +80,8 @@ class Reference:
     problem: Problem
 
     def columns(self, names: Sequence[str], labelled: bool) -> tuple[str, ...]:
-        """Parameter names and the last column."""
-        return (*self.problem.model.parameter_names(names), _last(labelled))
+        """Names of what the model sees of a row, and the last column."""
+        return (*self.problem.model.input_names(names), _last(labelled))
 
     def rows(self, x: Array, y: Array | None) -> Array:
         """Rows by `dask_nlis.problem.reference_rows`."""
