@@ -55,11 +55,6 @@ def inputs(model: HasIntercept, x: Array) -> Array:
     return xp.concat([x, xp.ones((x.shape[0], 1), dtype=x.dtype)], axis=1) if model.intercept else x
 
 
-def input_names(model: HasIntercept, feature_names: Sequence[str]) -> tuple[str, ...]:
-    """Feature names, then "intercept": each input has one parameter."""
-    return parameter_names(model, feature_names)
-
-
 def index(model: HasIntercept, theta: Array, x: Array) -> Array:
     """<coef, x> + intercept."""
     return x @ theta[:-1] + theta[-1] if model.intercept else x @ theta

@@ -127,10 +127,6 @@ class DeepReluNetwork:
         """Return x: there is no bias."""
         return x
 
-    def input_names(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Feature names."""
-        return tuple(feature_names)
-
     def _signals(self, theta: Array, x: Array) -> list[tuple[Array, Array]]:
         """For each layer the gradient of u in its output (rows, w) and its input (rows, v)."""
         xp = array_namespace(x)

@@ -36,7 +36,6 @@ class Linear:
     unpack = affine.unpack
     pack = affine.pack
     inputs = affine.inputs
-    input_names = affine.input_names
     index = affine.index
     index_gradient = affine.index_gradient
     index_gradient_norms = affine.index_gradient_norms

@@ -41,9 +41,6 @@ class Model(Protocol):
     def inputs(self, x: Array) -> Array:
         """x as the model sees it, a 1 appended where there is any bias: (m, q)."""
 
-    def input_names(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Name every column of `inputs`."""
-
     def predict(self, theta: Array, x: Array) -> Array:
         """Prediction, shape (m,)."""
 

@@ -88,7 +88,7 @@ class ReluNetwork:
 
     def parameter_names(self, feature_names: Sequence[str]) -> tuple[str, ...]:
         """a1, b1[feature], ..., b1[bias], a2, ..."""
-        inner = self.input_names(feature_names)
+        inner = (*feature_names, *(("bias",) if self.hidden_bias else ()))
         return tuple(name for j in range(1, self.n_hidden + 1) for name in (f"a{j}", *(f"b{j}[{k}]" for k in inner)))
 
     def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
@@ -113,10 +113,6 @@ class ReluNetwork:
         """[x, 1] with biases, x without."""
         xp = array_namespace(x)
         return xp.concat([x, xp.ones((x.shape[0], 1), dtype=x.dtype)], axis=1) if self.hidden_bias else x
-
-    def input_names(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Feature names, then "bias" where there are any."""
-        return (*feature_names, *(("bias",) if self.hidden_bias else ()))
 
     def _units(self, theta: Array, x: Array) -> tuple[Array, Array, Array]:
         """Inputs (rows, q), outer weights a (m,) and pre-activations z (rows, m)."""

@@ -138,10 +138,6 @@ class Homogeneous:
         xp = array_namespace(x)
         return xp.concat([x, xp.ones((x.shape[0], 1), dtype=x.dtype)], axis=1)
 
-    def input_names(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Feature names, then "bias"."""
-        return (*feature_names, "bias")
-
     def index(self, theta: Array, x: Array) -> Array:
         """The user's value, checked for homogeneity on the first rows."""
         u = self._value(theta, x)
@@ -252,10 +248,6 @@ class Numerical:
         """x, and a 1 appended: a user's model may hold a bias."""
         xp = array_namespace(x)
         return xp.concat([x, xp.ones((x.shape[0], 1), dtype=x.dtype)], axis=1)
-
-    def input_names(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Feature names, then "bias"."""
-        return (*feature_names, "bias")
 
     def predict(self, theta: Array, x: Array) -> Array:
         """The user's value."""
