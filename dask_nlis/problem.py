@@ -33,6 +33,7 @@ from dask_nlis.activations import (
 from dask_nlis.constraints import Ball, Box, Constraint
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
+from dask_nlis.kernels.numbers import is_number
 from dask_nlis.losses import (
     AbsoluteError,
     CustomLoss,
@@ -102,7 +103,7 @@ class Problem:
                 isinstance(value, type) or not callable(getattr(value, method, None))
             ):
                 raise InputTypeError(f"Problem {name}={value!r} is no {name}; give one such as {example}")
-        activation = getattr(self.model, "activation", Identity())  # a Numerical model predicts what the loss takes
+        activation = _activation(self.model)
         if self.loss.takes == "linear predictor" and not isinstance(activation, Identity):
             raise InputError(
                 f"Problem loss={self.loss!r} has its link inside, but the model has activation={activation!r}; "
@@ -117,13 +118,28 @@ class Problem:
                     f"Problem {name} is a {type(part).__name__} of Python functions, which no file may name; use one of "
                     "the library, or store=None"
                 )
+        parts: dict[str, object] = {"model": self.model, "loss": self.loss, "activation": _activation(self.model)}
+        for name, used in parts.items():
+            if type(used) not in _KNOWN.values():
+                raise InputTypeError(
+                    f"Problem {name} is a {type(used).__name__}, which no file may name; use one of the library, or "
+                    "store=None"
+                )
         return to_dict(self)
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Problem":
         """Rebuild a problem from `to_dict`; names are looked up in a fixed table."""
-        problem: Problem = from_dict(found, _KNOWN)
+        problem = from_dict(found, _KNOWN)
+        if not isinstance(problem, Problem):
+            raise InputError(f"noun={found['noun']!r} is no Problem; give what Problem.to_dict() returned")
         return problem
+
+
+def _activation(model: Model) -> Activation:
+    """Activation of a model; a Numerical one predicts what the loss takes."""
+    activation: Activation = getattr(model, "activation", Identity())
+    return activation
 
 
 _KNOWN: dict[str, type] = {
@@ -173,9 +189,13 @@ def check_theta(problem: Problem, theta: object, d: int, names: Sequence[str], a
     if theta is None:
         raise InputTypeError(f"{argument} is None; give {p} numbers, such as pilot(...).theta")
     try:
-        array = np.array(theta, dtype=np.float64)
+        given = np.asarray(theta)
     except (TypeError, ValueError) as cause:
         raise InputTypeError(f"{argument} is {type(theta).__name__}; give {p} numbers") from cause
+    if given.dtype.kind not in "biuf" and not (given.dtype == object and all(map(is_number, given.flat))):
+        raise InputTypeError(f"{argument} is {type(theta).__name__} of {given.dtype}; give {p} real numbers")
+    with np.errstate(over="ignore"):  # of a long double, reported below
+        array = np.array(given, dtype=np.float64) + 0.0  # -0.0 is 0.0, which has the same rows and the same token
     if array.shape != (p,):
         parameters = problem.model.parameter_names(names)
         listed = ", ".join(parameters[:4]) + (", ..." if p > 4 else "")

@@ -15,8 +15,9 @@ from dask_nlis.intake import default_names, give_back, name_columns
 from dask_nlis.kernels.linalg import leverage, squared_row_norms
 from dask_nlis.kernels.numbers import is_whole
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.tall import without_column_axis
-from dask_nlis.matrix.tasks import matrix_rows, naming_rows, overflow
+from dask_nlis.matrix.tasks import matrix_rows, naming_rows
 
 Array = Any
 

@@ -10,7 +10,8 @@ from dask_nlis import phase
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, dual_matrix, leaves, map_blocks
-from dask_nlis.matrix.tasks import naming_rows, overflow
+from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.tasks import naming_rows
 from dask_nlis.problem import Problem, check_theta
 
 

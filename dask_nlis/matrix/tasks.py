@@ -3,7 +3,7 @@
 Only float64 sub-blocks of about a megabyte exist at a time; X stays in the type it was stored in.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -11,21 +11,16 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.device import Device, choose, sub_block_rows
-from dask_nlis.errors import IdentityResidualError, InputError, NonFiniteError, ZeroLossSingularityError
+from dask_nlis.errors import IdentityResidualError, InputError, ZeroLossSingularityError
 from dask_nlis.intake import LARGEST_INTEGER
 from dask_nlis.losses import Loss
+from dask_nlis.matrix.findings import LABEL, NAMED, ROW, WEIGHT, Finding, Y, check_finite, overflow
 from dask_nlis.matrix.rules import Dual, Reference, Rule
 from dask_nlis.matrix.spoilers import spoiled
 from dask_nlis.nouns import noun
 from dask_nlis.problem import singular
 
 Array = Any
-
-#: Columns that are not features, in a Finding.
-_Y, _WEIGHT, _ROW, _LABEL = -1, -2, -3, -4
-
-#: Values of y that a message names.
-_NAMED = 5
 
 
 @noun
@@ -37,74 +32,6 @@ class Job:
     n_matrix_columns: int
     missing: str
     device: str
-
-
-class Finding(NamedTuple):
-    """Cells of some rows that are not finite or not allowed: how many rows, the first (global) row, its column.
-
-    With them the rows dropped and, for labels that the loss does not allow, what they are, a remedy, and some of them,
-    the first first; for rows that a user's function spoils, its name. For rows that are integrals: the most nodes that one took, and the largest identity residual.
-    """
-
-    n_bad: int = 0
-    row: int = -1
-    column: int = 0
-    n_dropped: int = 0
-    fault: tuple[str, str] = ("", "")
-    values: tuple[float, ...] = ()
-    nodes: int = 0
-    residual: float = 0.0
-
-    def plus(self, other: "Finding") -> "Finding":
-        """Findings of two sets of rows together."""
-        known = sorted((f for f in (self, other) if f.n_bad), key=lambda f: f.row)
-        first = known[0] if known else self
-        values = tuple(dict.fromkeys(value for f in known for value in f.values))[:_NAMED]
-        return Finding(
-            self.n_bad + other.n_bad,
-            first.row,
-            first.column,
-            self.n_dropped + other.n_dropped,
-            first.fault,
-            values if first.column == _LABEL else (),
-            max(self.nodes, other.nodes),
-            max(self.residual, other.residual),
-        )
-
-
-def check_finite(finding: Finding, names: Sequence[str], scope: str = "in its block") -> None:
-    """Raise an error naming the first row, its column and the number of rows that are not as they must be, if any.
-
-    NonFiniteError for cells, weights and rows that are not finite, InputError for labels that the loss does not allow.
-    """
-    if not finding.n_bad:
-        return
-    count = f"{finding.n_bad:,} row{'s' if finding.n_bad > 1 else ''} {scope}"
-    if finding.column == _ROW and finding.fault[0]:
-        raise NonFiniteError(
-            f"{finding.fault[0]} returned NaN at row {finding.row}, where X and y are finite ({count}); return numbers, or "
-            "leave such rows out"
-        )
-    if finding.column == _ROW:
-        raise NonFiniteError(
-            f"X, finite at row {finding.row}, overflows in the model ({count}); bring theta or the columns to smaller units"
-        )
-    if finding.column == _WEIGHT:
-        raise NonFiniteError(
-            f"sample_weight is negative, not finite, or too large an integer at row {finding.row} ({count}); give floats >= 0"
-        )
-    if finding.column == _LABEL:
-        first, *others = (f"{value:g}" for value in finding.values)
-        more = f", also {', '.join(others)}" if others else ""
-        raise InputError(
-            f"y holds labels {finding.fault[0]} first at row {finding.row} (value {first}{more}; {count}); "
-            f"{finding.fault[1]}"
-        )
-    where = "y" if finding.column == _Y else f"X, column {finding.column} ({names[finding.column]!r}),"
-    raise NonFiniteError(
-        f"{where} is not finite, or too large an integer for float64, at row {finding.row} ({count}); "
-        "clean it or give missing='drop'"
-    )
 
 
 class Leaf(NamedTuple):
@@ -211,12 +138,12 @@ def _inspect(
         return (empty, Finding(n_dropped=n_dropped)) if empty.any() else (None, Finding())
     row = int(np.argmax(named))
     if checked is not None and y is not None and wrong[row] and not empty[row]:
-        values = tuple(dict.fromkeys([float(y[row]), *np.unique(y[wrong])[:_NAMED].tolist()]))[:_NAMED]
-        return wrong | empty, Finding(int(named.sum()), start + row, _LABEL, n_dropped, checked[1:], values)
+        values = tuple(dict.fromkeys([float(y[row]), *np.unique(y[wrong])[:NAMED].tolist()]))[:NAMED]
+        return wrong | empty, Finding(int(named.sum()), start + row, LABEL, n_dropped, checked[1:], values)
     if bad_weight[row] and missing == "drop":
-        column = _WEIGHT
+        column = WEIGHT
     else:
-        column = int(np.argmax(bad_cells[row])) if bad_cells[row].any() else _Y if bad_label[row] else _WEIGHT
+        column = int(np.argmax(bad_cells[row])) if bad_cells[row].any() else Y if bad_label[row] else WEIGHT
     return named | empty, Finding(int(named.sum()), start + row, column, n_dropped)
 
 
@@ -243,7 +170,7 @@ def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
     if wrong is None:
         return rows, found
     first, count = int(xp.argmax(xp.astype(wrong.rows, xp.int8))), int(xp.count_nonzero(wrong.rows))
-    found = found.plus(Finding(count, leaf.row + first, _ROW, fault=(wrong.by, "")))
+    found = found.plus(Finding(count, leaf.row + first, ROW, fault=(wrong.by, "")))
     return xp.where(wrong.rows[:, None], xp.zeros_like(rows), rows), found  # reported once
 
 
@@ -284,12 +211,6 @@ def _check_slopes(rule: Dual, leaf: Leaf, y: Array) -> None:
         f"y equals the prediction and phi(0) at row {first} ({int(mask.sum()):,} of {len(mask):,} rows from row "
         f"{leaf.row}), where {rule.problem.loss!r} has no slope; move theta, give on_singular='zero', or PseudoHuber"
     )
-
-
-def overflow(rows: np.ndarray, start: int) -> Finding:
-    """Report rows (or values of rows) that are not finite though their input was."""
-    bad = ~np.isfinite(rows) if rows.ndim == 1 else ~np.isfinite(rows).all(axis=1)
-    return Finding(int(bad.sum()), start + int(np.argmax(bad)), _ROW) if bad.any() else Finding()
 
 
 def rows_block(x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, *, job: Job) -> np.ndarray:
