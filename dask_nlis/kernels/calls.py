@@ -22,8 +22,9 @@ def called(label: str, function: Callable[..., Array], *arguments: Array, shape:
     like = arguments[-1]
     xp = array_namespace(like)
     found = function(*(xp.asarray(argument, copy=True) for argument in arguments))
-    if not isinstance(found, type(like)) or tuple(found.shape) != shape:
-        came = f"shape {tuple(found.shape)}" if isinstance(found, type(like)) else f"a {type(found).__name__}"
+    is_array = isinstance(found, type(like)) and not isinstance(found, np.ma.MaskedArray)
+    if not is_array or tuple(found.shape) != shape:
+        came = f"shape {tuple(found.shape)}" if is_array else f"a {type(found).__name__}"
         given = ", ".join(str(tuple(argument.shape)) for argument in arguments)
         raise InputError(
             f"{label} {name_of(function)} returned {came} for arguments of shapes {given}; return an array of shape {shape}"

@@ -50,8 +50,11 @@ def _nan(problem: Problem, theta: Array, x: Array, y: Array | None) -> Iterator[
         value, gradient = (
             (model.index, model.index_gradient) if isinstance(model, Homogeneous) else (model.predict, model.jacobian)
         )
-        yield f"{kind} value {name_of(model.value)}", xp.isnan(value(theta, x))
-        yield f"{kind} gradient {name_of(model.gradient)}", xp.any(xp.isnan(gradient(theta, x)), axis=1)
+        found = value(theta, x)
+        yield f"{kind} value {name_of(model.value)}", xp.isnan(found)
+        # Beside a value that overflows NaN is no wonder.
+        nan = xp.isfinite(found) & xp.any(xp.isnan(gradient(theta, x)), axis=1)
+        yield f"{kind} gradient {name_of(model.gradient)}", nan
     if isinstance(loss, CustomLoss) and y is not None:
         prediction = model.predict(theta, x)
         known = xp.isfinite(prediction)
