@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.activations import bounds
@@ -66,6 +67,7 @@ class Swish:
         if not 0 <= self.c1 <= self.c2:
             raise InputError(f"Swish c1={self.c1:g}, c2={self.c2:g} is not allowed; give 0 <= c1 <= c2")
 
+    @np.errstate(over="ignore")
     def value(self, t: Array) -> Array:
         """Return t times the secant."""
         return t * self.secant(t)

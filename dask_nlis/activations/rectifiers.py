@@ -101,6 +101,7 @@ class LeakyRelu:
             raise InputError(f"LeakyRelu slope={slope!r} is not allowed; give a finite number >= 0, such as 0.01")
         object.__setattr__(self, "slope", float(slope) + 0.0)  # -0.0 is 0.0: equal nouns are one noun
 
+    @np.errstate(over="ignore")
     def value(self, t: Array) -> Array:
         """Return t where t > 0, else slope t."""
         return _branches(t, t, self.slope * t)
