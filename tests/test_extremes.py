@@ -25,7 +25,9 @@ def test_an_index_that_overflows_is_reported_also_where_phi_levels_off(model, ve
     theta = np.full(LARGE[model].n_parameters(2), 1e200)
     theta[-1] *= not isinstance(LARGE[model], nlis.SingleIndex)
     A = nlis.dual_matrix(nlis.Problem(LARGE[model]), x, y, theta=theta)
-    with pytest.raises(nlis.NonFiniteError, match=r"row [07], overflows in the model"):
+    finite = np.isfinite(LARGE[model].activation.secant(np.array([1e200]))).all()
+    single = isinstance(LARGE[model], nlis.SingleIndex) and finite  # a network multiplies two such numbers in each row
+    with pytest.raises(nlis.NonFiniteError, match=rf"row {7 if single else 0}, overflows in the model"):
         verb(A)
 
 

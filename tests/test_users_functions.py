@@ -281,7 +281,9 @@ def test_rows_that_do_not_count_are_shown_to_no_function(way, method, rng):
         B = matrix(problem, x[kept], y[kept])
         factor = nlis.factorize(A, method=method)
         h, norms = nlis.leverage_scores(A, factor).compute(), nlis.norm_scores(A).compute()
-        np.testing.assert_allclose(h[kept], nlis.leverage_scores(B, nlis.factorize(B)), atol=1e-11)
+        clean = nlis.factorize(B)
+        assert factor.nodes == clean.nodes
+        np.testing.assert_allclose(h[kept], nlis.leverage_scores(B, clean), atol=1e-11)
         np.testing.assert_allclose(norms[kept], nlis.norm_scores(B), rtol=1e-12)
         assert not h[out].any()
         assert not norms[out].any()
@@ -298,6 +300,20 @@ def test_an_index_that_overflows_at_the_origin_is_no_fault_of_dropped_rows(rng):
     h = nlis.leverage_scores(A, nlis.factorize(A))
     assert h[2] == 0
     assert h.sum() == pytest.approx(3)
+
+
+def test_rows_that_do_not_count_are_not_counted_among_the_faulty(rng):
+    x, y = rng.normal(size=(12, 2)), rng.normal(size=12)
+    x[[0, 5, 6]], x[1] = np.nan, 1e200  # rows 0, 5 and 6 are dropped, row 1 overflows
+    A = nlis.dual_matrix(nlis.Problem(nlis.SingleIndex(nlis.Tanh())), x, y, theta=[1e200, 0.0, 0.0], missing="drop")
+    for verb in (nlis.factorize, nlis.norm_scores):
+        with pytest.raises(nlis.NonFiniteError, match=r"row 1, overflows in the model \(1 row in"):
+            verb(A)
+    x[1], y[1] = 1.0, 0.0  # row 1 has no slope
+    problem = nlis.Problem(nlis.Linear(), nlis.AbsoluteError())
+    A = nlis.dual_matrix(problem, x, y, theta=[1.0, -1.0, 0.0], missing="drop")
+    with pytest.raises(nlis.ZeroLossSingularityError, match=r"at row 1 \(1 of 12 rows"):
+        nlis.factorize(A)
 
 
 def test_a_dropped_row_has_no_singular_loss(rng):
