@@ -179,7 +179,10 @@ def test_labels_in_other_blocks_than_the_rows_they_belong_to_are_aligned_after_t
     scores, expected = (nlis.leverage_scores(M, nlis.factorize(M)) for M in (A, B))
     np.testing.assert_allclose(scores.compute(), expected, atol=1e-13)
     for scheme in ("multinomial", "poisson"):
-        sample, known = nlis.draw(scores, 40, scheme=scheme, seed=1), nlis.draw(scores.compute(), 40, scheme=scheme, seed=1)
+        sample, known = (
+            nlis.draw(scores, 40, scheme=scheme, seed=1),
+            nlis.draw(scores.compute(), 40, scheme=scheme, seed=1),
+        )
         assert sample == known
         X_s, y_s = sample.take(X, labels)
         np.testing.assert_array_equal(np.column_stack([X_s, y_s]), np.column_stack([F, y])[keep][sample.indices])
@@ -189,8 +192,7 @@ def test_labels_in_other_blocks_than_the_rows_they_belong_to_are_aligned_after_t
 
 def _part(reads, k):
     reads.append(k)
-    rows = np.random.default_rng(k).normal(size=(0 if k == 2 else 20 + k, 4))
-    return rows
+    return np.random.default_rng(k).normal(size=(0 if k == 2 else 20 + k, 4))
 
 
 def test_x_y_and_weights_born_from_one_table_are_counted_in_one_compute_that_reads_it_once():
