@@ -41,11 +41,13 @@ def same_sample(a: nlis.Sample, b: nlis.Sample) -> None:
 
 
 @each_scheme
-@pytest.mark.parametrize("chunks", [1, 7, 100, N, (400, 3, 500, 100)], ids=str)
-def test_a_sample_does_not_depend_on_chunks(scores, scheme, chunks):
+@pytest.mark.parametrize("chunks", [1, 7, 1_000, N, (400, 3, 500, 100)], ids=str)
+@pytest.mark.parametrize("mix", [0, 0.1])
+def test_a_sample_does_not_depend_on_chunks(scores, scheme, chunks, mix):
     rows = 60 if chunks == 1 else N  # one row a block: few rows are enough
-    expected = nlis.draw(scores[:rows], 40, scheme=scheme, seed=11)
-    same_sample(nlis.draw(da.from_array(scores[:rows], chunks=(chunks,)), 40, scheme=scheme, seed=11), expected)
+    expected = nlis.draw(scores[:rows], 40, scheme=scheme, mix=mix, seed=11)
+    lazy = da.from_array(scores[:rows], chunks=(chunks,))
+    same_sample(nlis.draw(lazy, 40, scheme=scheme, mix=mix, seed=11), expected)
 
 
 @each_scheme

@@ -33,15 +33,21 @@ def to_float(words: np.ndarray) -> np.ndarray:
     return words[:, 0] * float(_WORD) + words[:, 1]
 
 
+def _pair(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    words = np.empty((len(low), 2), dtype=np.uint64)
+    words[:, 0], words[:, 1] = high, low
+    return words
+
+
 def plus(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a + b modulo 2^128; either may be one number for all, (1, 2)."""
     low = a[:, 1] + b[:, 1]
-    return np.stack([a[:, 0] + b[:, 0] + (low < a[:, 1]), low], axis=1)
+    return _pair(a[:, 0] + b[:, 0] + (low < a[:, 1]), low)
 
 
 def minus(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a - b modulo 2^128; either may be one number for all, (1, 2)."""
-    return np.stack([a[:, 0] - b[:, 0] - (a[:, 1] < b[:, 1]), a[:, 1] - b[:, 1]], axis=1)
+    return _pair(a[:, 0] - b[:, 0] - (a[:, 1] < b[:, 1]), a[:, 1] - b[:, 1])
 
 
 def less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -55,11 +61,11 @@ def top_bits(words: np.ndarray, bits: int) -> np.ndarray:
     if bits <= 64:
         # A shift by all 64 bits is not defined for a word.
         shifted = high >> np.uint64(64 - bits) if bits else np.zeros_like(high)
-        return np.stack([np.zeros_like(high), shifted], axis=1)
+        return _pair(np.zeros_like(high), shifted)
     if bits == 128:
         return words
     down = np.uint64(128 - bits)
-    return np.stack([high >> down, (high << (np.uint64(64) - down)) | (low >> down)], axis=1)
+    return _pair(high >> down, (high << (np.uint64(64) - down)) | (low >> down))
 
 
 def in_order(words: np.ndarray) -> np.ndarray:
@@ -82,9 +88,9 @@ def running_sums(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     small = np.cumsum(low, dtype=np.uint64)
     middle = np.cumsum(high & _LOW, dtype=np.uint64)  # counts 2^31
     large = np.cumsum(high >> _HALF, dtype=np.uint64)  # counts 2^63
-    words = np.stack([middle >> np.uint64(33), middle << np.uint64(31)], axis=1)
-    words = plus(words, np.stack([large >> np.uint64(1), large << np.uint64(63)], axis=1))
-    return plus(words, np.stack([np.zeros_like(small), small], axis=1))
+    words = _pair(middle >> np.uint64(33), middle << np.uint64(31))
+    words = plus(words, _pair(large >> np.uint64(1), large << np.uint64(63)))
+    return plus(words, _pair(np.zeros_like(small), small))
 
 
 def times(factor: int, numbers: np.ndarray) -> np.ndarray:
@@ -95,7 +101,7 @@ def times(factor: int, numbers: np.ndarray) -> np.ndarray:
         product = numbers.astype(np.uint64) * np.uint64(factor >> (32 * place) & int(_LOW)) + carry
         digits.append(product & _LOW)
         carry = product >> _HALF
-    return np.stack([digits[3] << _HALF | digits[2], digits[1] << _HALF | digits[0]], axis=1)
+    return _pair(digits[3] << _HALF | digits[2], digits[1] << _HALF | digits[0])
 
 
 def divided(words: np.ndarray, divisor: int) -> tuple[np.ndarray, np.ndarray]:
@@ -107,4 +113,4 @@ def divided(words: np.ndarray, divisor: int) -> tuple[np.ndarray, np.ndarray]:
         part = rest << _HALF | digit
         digits.append(part // by)
         rest = part % by
-    return np.stack([digits[0] << _HALF | digits[1], digits[2] << _HALF | digits[3]], axis=1), rest
+    return _pair(digits[0] << _HALF | digits[1], digits[2] << _HALF | digits[3]), rest

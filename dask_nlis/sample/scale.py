@@ -42,7 +42,7 @@ class Scale:
     Examples
     --------
     >>> import numpy as np, dask_nlis as nlis
-    >>> scale = nlis.draw(np.array([1.0, 3.0]), 5, seed=0).scale
+    >>> scale = nlis.draw(np.array([1.0, 3.0]), 2, seed=0).scale
     >>> scale.probabilities(np.array([1.0, 3.0]))
     array([0.25, 0.75])
     """

@@ -1,6 +1,7 @@
 """Rows in the order of half-octave bins: sums by block and bin, and the places of targets among them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -60,26 +61,31 @@ class BinTable:
         self._high[bins, k], self._low[bins, k] = high, low
         self._held[bins] = True
 
-    def _ends(self, bin_: int) -> np.ndarray:
-        """Cumulated sums over the blocks of a bin, as words (k, 2)."""
-        return wide.running_sums(self._high[bin_], self._low[bin_])
+    def _bins(self) -> list[int]:
+        return np.flatnonzero(self._held).tolist()
+
+    def _sum(self, bin_: int) -> int:
+        """Sum over the blocks of a bin."""
+        return kernel.limb_sum(self._high[bin_]) * 2**31 + int(self._low[bin_].sum(dtype=np.uint64))
 
     def total(self) -> int:
         """Sum over all blocks and bins."""
-        return sum(wide.to_whole(self._ends(bin_)[-1:])[0] for bin_ in np.flatnonzero(self._held).tolist())
+        return sum(map(self._sum, self._bins()))
 
     def place(self, targets: np.ndarray) -> Placed:
         """Find the blocks of ascending targets, words (k, 2)."""
         blocks = np.empty(len(targets), dtype=np.int64)
         bins = np.empty(len(targets), dtype=np.uint8)
         inside = np.empty_like(targets)
-        base = 0
-        for bin_ in np.flatnonzero(self._held).tolist():
-            ends = self._ends(bin_)
-            edges = wide.from_whole([base, base + wide.to_whole(ends[-1:])[0]])
-            mine = slice(*wide.search(targets, edges, side="left"))
-            base = wide.to_whole(edges[1:])[0]
-            within = wide.minus(targets[mine], edges[:1])
+        held = self._bins()
+        edges = wide.from_whole(list(accumulate(map(self._sum, held), initial=0)))
+        cuts = wide.search(targets, edges, side="left").tolist()
+        for k, bin_ in enumerate(held):
+            if cuts[k] == cuts[k + 1]:
+                continue
+            mine = slice(cuts[k], cuts[k + 1])
+            ends = wide.running_sums(self._high[bin_], self._low[bin_])
+            within = wide.minus(targets[mine], edges[k : k + 1])
             block = wide.search(ends, within, side="right")
             begins = np.concatenate([np.zeros((1, 2), dtype=np.uint64), ends[:-1]])
             blocks[mine], bins[mine], inside[mine] = self._blocks[block], bin_, wide.minus(within, begins[block])

@@ -12,7 +12,7 @@ from dask_nlis.errors import InputError, InputTypeError, NlisWarning
 from dask_nlis.intake import column_names
 from dask_nlis.sample import Sample
 from dask_nlis.sampling import groups
-from dask_nlis.sampling.arguments import check_draw, check_scheme, checked_mix, checked_scores, checked_seed
+from dask_nlis.sampling.arguments import check_scheme, checked_mix, checked_scores, checked_seed, checked_size
 from dask_nlis.sampling.multinomial import multinomial
 from dask_nlis.sampling.passes import Design, carry_out
 from dask_nlis.sampling.plan import Plan
@@ -20,7 +20,7 @@ from dask_nlis.sampling.poisson import poisson
 from dask_nlis.sampling.slices import stratified, systematic
 from dask_nlis.sampling.summary import check_enough, check_scores, hold, summary_of
 
-_DESIGNS: dict[str, Callable[[Plan], Design[Sample]]] = {
+DESIGNS: dict[str, Callable[[Plan], Design[Sample]]] = {
     "multinomial": multinomial,
     "stratified": stratified,
     "poisson": poisson,
@@ -109,14 +109,14 @@ def draw(
             raise InputTypeError("size is a mapping, but by is not given; give by=, the label of each row")
         if min_per_group is not None:
             raise InputTypeError("min_per_group is given, but by is not; give by=, the label of each row")
-        n_draws, chosen = check_draw(size, scheme, lazy.shape[0], seed)
+        n_draws, chosen = checked_size(size, scheme, lazy.shape[0]), checked_seed(seed)
         return draw_stage(lazy, n_draws, scheme, chosen, 0, blend)
     if isinstance(size, Mapping):
         if min_per_group is not None:
             raise InputTypeError("min_per_group is given besides a size for each group; leave it out")
         chosen = checked_seed(seed)
     else:
-        size, chosen = check_draw(size, scheme, lazy.shape[0], seed)
+        size, chosen = checked_size(size, scheme, lazy.shape[0]), checked_seed(seed)
         min_per_group = 1 if min_per_group is None else min_per_group
         if isinstance(min_per_group, bool) or not isinstance(min_per_group, int | np.integer):
             raise InputTypeError(f"min_per_group={min_per_group!r} is {type(min_per_group).__name__}; give a count")
@@ -134,7 +134,7 @@ def draw_stage(lazy: da.Array, n_draws: int, scheme: str, seed: int, stage: int,
         check_scores([summary])
         check_enough(summary, n_draws, scheme)
         plan = Plan(scheme, n_draws, mix, seed, stage, summary)
-        return _named(carry_out(held, {0: _DESIGNS[scheme](plan)})[0], lazy)
+        return _named(carry_out(held, {0: DESIGNS[scheme](plan)})[0], lazy)
     finally:
         if folder is not None:
             folder.cleanup()
@@ -157,7 +157,7 @@ def _draw_groups(lazy: da.Array, labels: da.Array, size: Any, scheme: str, mix: 
             sizes = groups.shared_sizes(size, least, mix, scheme, parts)
         groups.check_groups(known, sizes, scheme, parts)
         plans = {k: Plan(scheme, count, mix, seed, 0, parts[k], group=k) for k, count in enumerate(sizes) if count}
-        samples = carry_out(pairs, {k: _DESIGNS[scheme](plan) for k, plan in plans.items()})
+        samples = carry_out(pairs, {k: DESIGNS[scheme](plan) for k, plan in plans.items()})
         return _named(groups.joined(known, plans, samples, lazy.shape[0]), lazy)
     finally:
         for each in (folder, second):
