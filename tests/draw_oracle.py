@@ -24,13 +24,13 @@ def key_of(seed: int, scheme: str, stage: int = 0) -> np.ndarray:
 
 
 def plain_targets(total: int, size: int, key: np.ndarray) -> list[int]:
-    """Numbers of as many bits as the total from pairs of Philox words, those from the total up left out."""
+    """Pairs of Philox words times the total over 2^128, those left out whose remainder favours some number."""
     philox = np.random.Philox(key=key)
     found: list[int] = []
     while len(found) < size:
         high, low = (int(word) for word in philox.random_raw(2))
-        candidate = (high << 64 | low) >> (128 - total.bit_length())
-        if candidate < total:
+        candidate, remainder = divmod((high << 64 | low) * total, 2**128)
+        if remainder >= 2**128 % total:
             found.append(candidate)
     return found
 

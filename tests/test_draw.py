@@ -339,3 +339,16 @@ def test_slices_beyond_32_bits_are_refused_before_anything_is_computed(scheme):
 def test_an_unknown_scheme_is_refused_naming_those_that_exist():
     with pytest.raises(nlis.InputError, match=r"'uniform' is not known; give one of 'multinomial', 'stratified', "):
         nlis.draw(np.ones(3), 1, scheme="uniform", seed=0)
+
+
+@pytest.mark.parametrize("scheme", ["multinomial", "stratified", "systematic"])
+def test_rounding_of_the_scores_leaves_the_sample_as_it_is(scheme, rng):
+    # They sum to 1, so that the sum of the integers lies on either side of a power of two.
+    values = rng.lognormal(sigma=2, size=N)
+    values /= values.sum()
+    expected = nlis.draw(values, 200, scheme=scheme, seed=3)
+    for k in range(10):
+        rounded = values * (1 + np.random.default_rng(k).choice([-1, 0, 1], size=N) * 2.0**-52)
+        sample = nlis.draw(rounded, 200, scheme=scheme, seed=3)
+        np.testing.assert_array_equal(sample.indices, expected.indices)
+        np.testing.assert_allclose(sample.weights, expected.weights, rtol=1e-14)

@@ -109,8 +109,8 @@ def test_keys_of_seeds_stages_and_schemes_are_distinct():
     assert len(keys) == 103 * 2 * len(kernel.STREAMS) * 3
 
 
-# Just above a power of two half of the candidates are rejected, just below none; 2^96 is the largest total foreseen.
-TOTALS = [1, 2, 3, 2**61, 2**62 + 1, 2**63 - 1, 2**64 - 1, 2**64, 2**64 + 1, 3 * 2**70, 2**95 + 1, 2**96 - 1, 2**96]
+# 2^96 is the largest total foreseen; just above 2^127 half of the candidates are rejected.
+TOTALS = [1, 2, 3, 2**61, 2**62 + 1, 2**64 - 1, 2**64, 2**64 + 1, 3 * 2**70, 2**96 - 1, 2**96, 2**127 + 1]
 
 
 @pytest.mark.parametrize("total", TOTALS)
@@ -127,6 +127,16 @@ def test_targets_are_uniform_below_the_total_and_nested_in_size(total):
     for place in ([t * cells // total for t in targets], [t % cells for t in targets]):  # high and low digits
         counts = np.bincount(place, minlength=cells)
         assert ((counts - 4_000 / cells) ** 2).sum() / (4_000 / cells) <= chi2.ppf(1 - 1e-6, max(cells - 1, 1))
+
+
+@pytest.mark.parametrize("total", [2**62, 2**65, 3 * 2**70])
+def test_a_total_off_in_its_last_digits_moves_targets_in_theirs(total):
+    # The sum of rounded scores crosses a power of two where their exact sum is one, as that of leverage at rank 8.
+    key = kernel.stream_key(5, 0, "multinomial")
+    off = total // 2**50
+    exact, *others = (wide.to_whole(kernel.uniform_targets(total + by, 1_000, key)) for by in (0, -off, off))
+    for other in others:
+        assert max(abs(a - b) for a, b in zip(exact, other, strict=True)) <= off + 1
 
 
 def test_another_seed_gives_other_targets():

@@ -80,20 +80,20 @@ def locate_targets(q: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def uniform_targets(total: int, size: int, key: np.ndarray) -> np.ndarray:
-    """`size` independent whole numbers uniform on [0, total), as words (size, 2).
+    """`size` independent whole numbers uniform on [0, total), as words (size, 2); those of one key are nested in `size`.
 
-    Philox words of total.bit_length() bits, rejected from total up. Targets of one key are nested in `size`.
+    r, 128 bits of Philox, becomes floor(r total / 2^128), rejected, hardly ever, where that would favour some number
+    (Lemire 2019). So a total that differs in its last digits, as sums of rounded scores do, moves every target in its
+    last digits only; bits of the length of the total would all change where it crosses a power of two.
     """
-    bits, bound = total.bit_length(), wide.from_whole([total])
     philox = np.random.Philox(key=key)
-    found, n_found = [], 0
+    favoured = wide.from_whole([2**128 % total])
+    found, n_found = [np.empty((0, 2), dtype=np.uint64)], 0
     while n_found < size:
-        # Two 64-bit words a candidate, whatever the bits, so that candidates do not shift with the total's length.
-        words = philox.random_raw(2 * max(64, 2 * (size - n_found))).reshape(-1, 2)
-        candidates = wide.top_bits(words, bits)
-        found.append(candidates[wide.less(candidates, bound)])
+        candidates, remainders = wide.scaled(philox.random_raw(2 * (size - n_found)).reshape(-1, 2), total)
+        found.append(candidates[~wide.less(remainders, favoured)])
         n_found += len(found[-1])
-    return np.concatenate(found)[:size] if found else np.empty((0, 2), dtype=np.uint64)
+    return np.concatenate(found)
 
 
 def slice_targets(total: int, size: int, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

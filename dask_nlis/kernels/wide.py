@@ -5,6 +5,7 @@ uint64, where carries show as results smaller than a summand; Python integers co
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -55,17 +56,26 @@ def less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a[:, 0] < b[:, 0]) | ((a[:, 0] == b[:, 0]) & (a[:, 1] < b[:, 1]))
 
 
-def top_bits(words: np.ndarray, bits: int) -> np.ndarray:
-    """The highest `bits` bits of 128 as a number, that is words >> (128 - bits)."""
-    high, low = words[:, 0], words[:, 1]
-    if bits <= 64:
-        # A shift by all 64 bits is not defined for a word.
-        shifted = high >> np.uint64(64 - bits) if bits else np.zeros_like(high)
-        return _pair(np.zeros_like(high), shifted)
-    if bits == 128:
-        return words
-    down = np.uint64(128 - bits)
-    return _pair(high >> down, (high << (np.uint64(64) - down)) | (low >> down))
+def scaled(words: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
+    """words times a factor below 2^128, in units of 2^128: whole part and remainder, each (m, 2).
+
+    >>> whole, remainder = scaled(from_whole([2**127, 3]), 5)
+    >>> to_whole(whole), to_whole(remainder) == [2**127, 15]
+    ([2, 0], True)
+    """
+    digits = [words[:, 1] & _LOW, words[:, 1] >> _HALF, words[:, 0] & _LOW, words[:, 0] >> _HALF]
+    columns = [np.zeros(len(words), dtype=np.uint64) for _ in range(8)]
+    for j in range(4):
+        digit = np.uint64(factor >> 32 * j & 2**32 - 1)
+        for i in range(4):
+            product = digits[i] * digit  # below 2^64; its halves are added up, at most eight of them
+            columns[i + j] += product & _LOW
+            columns[i + j + 1] += product >> _HALF
+    for lower, upper in pairwise(columns):
+        upper += lower >> _HALF
+        lower &= _LOW
+    low, next_low, high, next_high = (columns[2 * k] | columns[2 * k + 1] << _HALF for k in range(4))
+    return _pair(next_high, high), _pair(next_low, low)
 
 
 def in_order(words: np.ndarray) -> np.ndarray:

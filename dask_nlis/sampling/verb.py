@@ -99,7 +99,7 @@ def draw(
     >>> import numpy as np, dask_nlis as nlis
     >>> sample = nlis.draw(np.array([0.5, 0.0, 0.25, 0.25]), 3, seed=7)
     >>> sample.indices, sample.counts, sample.weights
-    (array([0, 2]), array([2, 1]), array([1.33333333, 1.33333333]))
+    (array([2, 3]), array([2, 1]), array([2.66666667, 1.33333333]))
     """
     check_scheme(scheme)
     blend = checked_mix(mix)
