@@ -10,10 +10,12 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from counting import Tasks
 
 import dask_nlis as nlis
 from dask_nlis import phase
 from dask_nlis.kernels import draw as kernel, wide
+from dask_nlis.sampling import passes
 
 SCHEMES = ("multinomial", "stratified", "poisson", "systematic")
 REPLACING = ("multinomial", "stratified")
@@ -73,6 +75,16 @@ def test_a_sample_is_equal_when_scores_do_not_fit_in_memory(scores, scheme, monk
     monkeypatch.setattr(phase, "fits_in_memory", lambda n_bytes: False)
     lazy = da.from_array(scores, chunks=((400, 3, 500, 100),))  # irregular: the scratch file is not
     same_sample(nlis.draw(lazy, 50, scheme=scheme, seed=2), expected)
+
+
+@each_scheme
+def test_a_sample_does_not_depend_on_how_many_blocks_are_asked_at_a_time(scores, scheme, monkeypatch):
+    lazy = da.from_array(scores, chunks=20)
+    expected = nlis.draw(lazy, 40, scheme=scheme, seed=11)
+    monkeypatch.setattr(passes, "_WAVE", 7)
+    with Tasks() as tasks:
+        same_sample(nlis.draw(lazy, 40, scheme=scheme, seed=11), expected)
+    assert 10 < tasks.computes <= 1 + 7 * 8
 
 
 @each_scheme

@@ -172,6 +172,8 @@ def test_row_uniforms_are_uniform_on_the_unit_interval():
 def test_exponent_sums_hold_the_exact_total_however_the_scores_are_split(scores):
     sums = kernel.exponent_sums(scores)
     assert kernel.exact_total(sums) == sum(map(Fraction, scores.tolist()))
+    assert kernel.unpacked(kernel.packed(sums)) == sums
+    assert kernel.unpacked(kernel.packed({})) == {}
     positive = scores[scores > 0].tolist()
     exponents = [math.frexp(s)[1] for s in positive]
     assert {e: count for e, (count, _) in sums.items()} == {e: exponents.count(e) for e in set(exponents)}

@@ -159,6 +159,19 @@ def exponent_sums(scores: np.ndarray) -> dict[int, tuple[int, int]]:
     return out
 
 
+def packed(sums: Mapping[int, tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`exponent_sums` in little memory, 26 bytes an exponent: exponents, counts and totals as words (k, 2)."""
+    counts, totals = zip(*sums.values(), strict=True) if sums else ((), ())
+    return np.array(list(sums), np.int16), np.array(counts, np.int64), wide.from_whole(totals)
+
+
+def unpacked(parts: tuple[np.ndarray, np.ndarray, np.ndarray]) -> dict[int, tuple[int, int]]:
+    """`exponent_sums` from `packed`."""
+    exponents, counts, totals = parts
+    pairs = zip(counts.tolist(), wide.to_whole(totals), strict=True)
+    return dict(zip(exponents.tolist(), pairs, strict=True))
+
+
 def merge_sums(parts: Sequence[Mapping[int, tuple[int, int]]]) -> dict[int, tuple[int, int]]:
     """Add up `exponent_sums` of several blocks."""
     out: dict[int, tuple[int, int]] = {}

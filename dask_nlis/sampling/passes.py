@@ -20,8 +20,9 @@ T = TypeVar("T")
 #: A block of scores with the group of each row.
 PAIRS = np.dtype([("score", np.float64), ("group", np.uint32)])
 
-#: Blocks whose answers are on their way at a time.
-_WAVE = 1024
+#: Blocks whose answers are on their way at a time: so many, or more where that would take over
+#: sixteen computes, each of which looks through the whole graph of the scores.
+_WAVE, _WAVES = 1024, 16
 
 
 class Part(NamedTuple):
@@ -90,7 +91,8 @@ def carry_out(held: da.Array, designs: Mapping[int, Design[T]]) -> dict[int, T]:
 
 def waves(blocks: Sequence[int]) -> Iterator[Sequence[int]]:
     """Some blocks at a time."""
-    return (blocks[k : k + _WAVE] for k in range(0, len(blocks), _WAVE))
+    step = max(_WAVE, -(-len(blocks) // _WAVES))
+    return (blocks[k : k + step] for k in range(0, len(blocks), step))
 
 
 def _answers(block: np.ndarray, start: int, asked: list[tuple[int, Callable[..., Any], tuple[Any, ...]]]) -> list[Any]:

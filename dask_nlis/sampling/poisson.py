@@ -19,8 +19,8 @@ def poisson(plan: Plan) -> Design[Sample]:
     if plan.mix:
         parts: list[dict[int, tuple[int, int]]] = [{}]
 
-        def add(_: int, answer: dict[int, tuple[int, int]]) -> None:
-            parts[0] = kernel.merge_sums([parts[0], answer])
+        def add(_: int, answer: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+            parts[0] = kernel.merge_sums([parts[0], kernel.unpacked(answer)])
 
         yield Pass(_block_sums, plan.blocks, add, (scale,))
         sums = parts[0]
@@ -38,8 +38,8 @@ def poisson(plan: Plan) -> Design[Sample]:
     return plan.distinct(scale, rows, scores)
 
 
-def _block_sums(part: Part, scale: Scale) -> dict[int, tuple[int, int]]:
-    return kernel.exponent_sums(scale.blended(part.scores))
+def _block_sums(part: Part, scale: Scale) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return kernel.packed(kernel.exponent_sums(scale.blended(part.scores)))
 
 
 def _block_inside(part: Part, scale: Scale, boundary: int) -> np.ndarray:

@@ -35,7 +35,7 @@ def stratified(plan: Plan) -> Design[Sample]:
 
 
 def systematic(plan: Plan) -> Design[Sample]:
-    """Draw in two passes, or up to five where rows are certain: these are found and set apart first."""
+    """Draw in two passes, or up to six where rows may be certain: these are found and set apart first."""
     scale, size, bound = plan.scale(), plan.n_draws, _NONE_CERTAIN
     table = yield from _table(plan, scale, bound)
     total, n_free = table.total(), size
@@ -64,9 +64,9 @@ def _certain(plan: Plan, scale: Scale) -> Generator[Pass, None, tuple[int, int, 
     """Find the rows that are drawn for certain: smallest q among them, rows left to draw, sum of q of the rest."""
     sums: dict[int, tuple[int, int]] = {}
 
-    def add(_: int, answer: dict[int, tuple[int, int]]) -> None:
+    def add(_: int, answer: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
         nonlocal sums
-        sums = kernel.merge_sums([sums, answer])
+        sums = kernel.merge_sums([sums, kernel.unpacked(answer)])
 
     yield Pass(_block_sums, plan.blocks, add, (scale,))
     boundary, some_certain = kernel.boundary_bin(sums, plan.n_draws)
@@ -111,8 +111,8 @@ def _block_rows(part: Part, scale: Scale, largest: float, bound: int, wanted: Wa
     return part.rows(chosen), part.scores[chosen], onward, before
 
 
-def _block_sums(part: Part, scale: Scale) -> dict[int, tuple[int, int]]:
-    return kernel.exponent_sums(scale.whole(part.scores))
+def _block_sums(part: Part, scale: Scale) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return kernel.packed(kernel.exponent_sums(scale.whole(part.scores)))
 
 
 def _block_inside(part: Part, scale: Scale, boundary: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """What the client needs to know of the scores before a draw, and keeping them while it is made."""
 
 import tempfile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
@@ -43,15 +43,16 @@ def summary_of(n_blocks: int) -> Design[Summary]:
     total = Summary(0, 0, 0.0, 0, (), {}, ())
     blocks: list[int] = []
 
-    def add(block: int, part: Summary) -> None:
+    def add(block: int, answer: tuple[Summary, Any]) -> None:
         nonlocal total
+        part, sums = answer
         total = Summary(
             n_rows=total.n_rows + part.n_rows,
             n_positive=total.n_positive + part.n_positive,
             largest=max(total.largest, part.largest),
             n_bad=total.n_bad + part.n_bad,
             bad_rows=(*total.bad_rows, *part.bad_rows)[:_NAMED],
-            sums=kernel.merge_sums([total.sums, part.sums]),
+            sums=kernel.merge_sums([total.sums, kernel.unpacked(sums)]),
             blocks=(),
         )
         if part.n_positive:
@@ -61,14 +62,14 @@ def summary_of(n_blocks: int) -> Design[Summary]:
     return total._replace(blocks=tuple(blocks))
 
 
-def _block_summary(part: Part) -> Summary:
+def _block_summary(part: Part) -> tuple[Summary, Any]:
     scores = part.scores
     bad = ~(np.isfinite(scores) & (scores >= 0))
     if bad.any():
         rows = tuple(part.rows(np.flatnonzero(bad)[:_NAMED]).tolist())
-        return Summary(len(scores), 0, 0.0, int(bad.sum()), rows, {}, ())
-    positive = int((scores > 0).sum())
-    return Summary(len(scores), positive, float(scores.max(initial=0.0)), 0, (), kernel.exponent_sums(scores), ())
+        return Summary(len(scores), 0, 0.0, int(bad.sum()), rows, {}, ()), kernel.packed({})
+    largest, n_positive = float(scores.max(initial=0.0)), int((scores > 0).sum())
+    return Summary(len(scores), n_positive, largest, 0, (), {}, ()), kernel.packed(kernel.exponent_sums(scores))
 
 
 def check_scores(parts: list[Summary]) -> None:

@@ -42,7 +42,7 @@ def draw(
 
     Given the same scores, rows, counts and weights are bit-identical for every chunking, scheduler and number
     of workers. Score blocks stay on their workers (8 bytes a row), or in a temporary Zarr array when they would
-    not fit in memory, and are gone through two to six times.
+    not fit in memory, and are gone through two to seven times.
 
     Parameters
     ----------
