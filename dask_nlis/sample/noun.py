@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.intake import read_table, write_table
 from dask_nlis.kernels.weights import effective_sample_size
 from dask_nlis.nouns import from_dict, noun, to_dict
+from dask_nlis.sample.files import from_lines, to_lines
 from dask_nlis.sample.given import given_design
 from dask_nlis.sample.scale import GroupScale, Scale
 from dask_nlis.sample.take import MAX_TAKE_BYTES, take_rows
@@ -212,6 +214,52 @@ class Sample:
         """Rebuild a sample from `to_dict`."""
         sample: Sample = from_dict(found, {"Sample": Sample, "Scale": Scale, "GroupScale": GroupScale})
         return sample
+
+    def save(self, path: Any, *, overwrite: bool = False) -> None:
+        """Write the sample to a file, a line for each draw in the order of the draws; all or nothing.
+
+        Parameters
+        ----------
+        path : path-like
+            Ends in .zarr, .parquet (needs pyarrow, the extra `dataframe`) or .csv.
+        overwrite : bool, default False
+            Whether a file of this name may be replaced.
+
+        Raises
+        ------
+        FileExistsError
+            If the path exists and may not be replaced.
+        InputError, InputTypeError
+            If the path does not end in a format, or is no path.
+
+        Examples
+        --------
+        >>> import numpy as np, dask_nlis as nlis, tempfile
+        >>> sample = nlis.draw(np.array([1.0, 0.0, 3.0, 0.0]), 4, seed=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sample.save(f"{folder}/sample.csv")
+        ...     nlis.Sample.load(f"{folder}/sample.csv") == sample
+        True
+        """
+        write_table(path, *to_lines(self.to_dict()), overwrite=overwrite)
+
+    @staticmethod
+    def load(path: Any) -> "Sample":
+        """Read a sample that `save` wrote, equal to the one that was saved in every bit.
+
+        Parameters
+        ----------
+        path : path-like
+            Ends in .zarr, .parquet or .csv.
+
+        Raises
+        ------
+        FileNotFoundError
+            If nothing is there.
+        InputError
+            If it holds no sample.
+        """
+        return Sample.from_dict(from_lines(*read_table(path)))
 
     def _summary(self) -> dict[str, Any]:
         return {
