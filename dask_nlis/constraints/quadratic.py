@@ -14,9 +14,13 @@ from scipy.optimize import brentq, nnls
 
 Vector = np.ndarray
 
-#: Share of a unit diagonal that a direction without curvature gets; solving again from the solution (the proximal
-#: point method) takes its effect out.
-_CURVATURE = 1e-9
+#: Shares of a unit diagonal that a direction without curvature gets, one after the other; solving again from the
+#: solution (the proximal point method) takes their effect out. Little curvature reaches far; with more of it the
+#: minimum without faces lies near enough for its distance to each of them to have digits.
+_CURVATURES = (1e-9, 1e-5, 1e-9, 1e-5)
+
+#: Turns in which the nearest point of a polyhedron is reached from far away; two suffice within 1e7 of its size.
+_TURNS = 60
 
 #: Squared distance of the certificate of an empty polyhedron from 0, below which it is one.
 _EMPTY = 1e-14
@@ -84,11 +88,21 @@ def shortest(rows: Vector, excess: Vector) -> tuple[Vector, Vector]:
 
 def nearest(rows: Vector, limits: Vector, point: Vector) -> Vector:
     """Nearest point of the polyhedron rows z <= limits; later turns take out the rounding of a long first step."""
-    for _ in range(3):
+    for _ in range(_TURNS):
         excess = rows @ point - limits
-        if not (excess > 0).any():
-            break
-        point = point + shortest(rows, excess)[0]
+        rounding = 4 * np.finfo(np.float64).eps * (np.abs(rows) @ np.abs(point) + np.abs(limits))
+        if not (excess > rounding).any():
+            return point
+        step, held = shortest(rows, excess)
+        point = pinned(rows, limits, held, point + step)
+    return point
+
+
+def pinned(rows: Vector, limits: Vector, held: Vector, point: Vector) -> Vector:
+    """Put a point that lies on the planes `held` (k,) exactly onto those of one entry alone, the bounds."""
+    bounds = np.flatnonzero(held & (np.count_nonzero(rows, axis=1) == 1))
+    at = np.argmax(rows[bounds] != 0, axis=1)
+    point[at] = limits[bounds] / rows[bounds, at]
     return point
 
 
@@ -99,14 +113,14 @@ def minimize_over(pieces: Pieces, hessian: Vector, gradient: Vector, theta: Vect
     about ten for a ball that holds, times those of a second one.
     """
     scale = unit_diagonal(hessian)
-    weak = 0.0 if _has_full_rank(hessian * np.outer(scale, scale)) else _CURVATURE
-    solid = hessian + np.diag(weak / scale**2)
+    flat = not _has_full_rank(hessian * np.outer(scale, scale))
+    z = theta
     try:
-        z = _over_balls(pieces, 0, solid, gradient, theta)
-        for _ in range(4 if weak else 0):
+        for weak in _CURVATURES if flat else (0.0,):
             before = z
+            solid = hessian + np.diag(weak / scale**2)
             z = _over_balls(pieces, 0, solid, gradient + hessian @ (z - theta), z)
-            if np.abs((z - before) / scale).max() <= 1e-9 * np.abs(z / scale).max():
+            if weak == max(_CURVATURES) and (np.abs(z - before) <= 1e-12 * np.abs(z)).all():
                 break
     except (NoPointError, LinAlgError):
         return np.full(theta.shape, np.nan)
@@ -169,4 +183,5 @@ def _over_faces(pieces: Pieces, hessian: Vector, slope: Vector, origin: Vector) 
     left, size, right = (part[..., size > 1e-13 * size[0]] for part in (left, size, right.T))
     onto = right @ ((left.T @ (pieces.limits[held] - pieces.rows[held] @ origin)) / size)
     step = onto + free - right @ (right.T @ free)
-    return nearest(pieces.rows, pieces.limits, origin + scale * solve_triangular(root.T, step, lower=False))
+    z = pinned(pieces.rows, pieces.limits, held, origin + scale * solve_triangular(root.T, step, lower=False))
+    return nearest(pieces.rows, pieces.limits, z)
