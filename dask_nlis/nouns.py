@@ -16,6 +16,9 @@ from dask_nlis.errors import InputError
 
 T = TypeVar("T")
 
+#: Entries of a tuple that a repr shows.
+_SHOWN = 6
+
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def noun(cls: type[T]) -> type[T]:
@@ -44,6 +47,8 @@ def _text(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}".replace(",", "_")
+    if isinstance(value, tuple) and len(value) > _SHOWN:
+        return f"({', '.join(map(repr, value[:_SHOWN]))}, ... {len(value):_} in all)"
     return repr(value)
 
 

@@ -63,11 +63,17 @@ def optimised(array: da.Array) -> dict[Any, Any]:
     keys = set(flat_keys(array))
     graph = dict(convert_legacy_graph(dict(array.__dask_optimize__(array.dask, array.__dask_keys__()))))
     users = Counter(key for node in graph.values() for key in node.dependencies)
-    for key, node in list(graph.items()):
-        if isinstance(node, Alias) and node.target in graph and node.target not in keys and users[node.target] == 1:
+    for key in list(graph):
+        # An alias may lead to another one, as where an array is joined from delayed parts.
+        while isinstance(node := graph.get(key), Alias) and _only_behind(node, graph, keys, users):
             graph[key] = graph.pop(node.target).substitute({}, key=key)
     # Dask leaves out what is on the cluster already; asked for itself, it is its own future.
     return graph | {key: array.dask[key] for key in keys if key not in graph}
+
+
+def _only_behind(alias: Alias, graph: dict[Any, Any], keys: set[Any], users: Counter[Any]) -> bool:
+    """Whether what an alias names is in the graph for the sake of that alias alone."""
+    return alias.target in graph and alias.target not in keys and users[alias.target] == 1
 
 
 def blocks_of(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> list[Any]:

@@ -50,6 +50,7 @@ NETS: dict[str, Any] = {
     "leaky relu net": ReluNetwork(3, Tanh(), unit=LeakyRelu(0.1)),
     "squared relu net": ReluNetwork(2, Tanh(), unit=SquaredRelu()),  # degree 3
     "deep relu net, two layers": DeepReluNetwork((5,), Logistic()),
+    "deep relu net, identity": DeepReluNetwork((4, 3)),  # every loss
     "deep relu net, four layers": DeepReluNetwork((4, 3, 3), Tanh()),  # degree 4
     "user's cubic index": Homogeneous(cubed, cubed_gradient, 3, D, Tanh()),
     "user's wave": Numerical(wave, wave_gradient, D + 1),  # not homogeneous

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import scipy.stats
 import zarr
-from counting import CountingArray, no_compute, same_bits
+from counting import CountingArray, Tasks, no_compute, same_bits
 
 import dask_nlis as nlis
 from dask_nlis import device
-from dask_nlis.intake import sizes
 
 SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
 
@@ -107,9 +106,8 @@ def test_scores_do_not_depend_on_the_sub_block(verb, rng, monkeypatch):
 
 
 @pytest.fixture
-def filtered(rng, monkeypatch):
+def filtered(rng):
     """Rows kept by a mask that empties two blocks: counted source, lazy X and y, and both as NumPy."""
-    monkeypatch.setattr(sizes, "_KNOWN", {})
     F, y = rng.normal(size=(300, 4)), rng.normal(size=300)
     keep = F[:, 1] > -0.5
     keep[60:120] = False
@@ -169,6 +167,81 @@ def test_filtered_rows_that_do_not_fit_or_are_none_are_refused(filtered):
     known = X.compute_chunk_sizes()
     with no_compute():
         nlis.reference_matrix(SWISH, known)
+
+
+def test_labels_in_other_blocks_than_the_rows_they_belong_to_are_aligned_after_the_filter(rng):
+    F, y = rng.normal(size=(300, 4)), rng.normal(size=300)
+    keep = F[:, 1] > -0.5
+    keep[:30] = keep[60:120] = keep[270:] = False  # the first block, two in the middle and the last
+    X, labels = (da.from_array(a, (c, *a.shape[1:]))[da.from_array(keep, c)] for a, c in ((F, 30), (y, 47)))
+    A, B = nlis.reference_matrix(SWISH, X, labels), nlis.reference_matrix(SWISH, F[keep], y[keep])
+    assert A.source.chunks[0] == A.source.chunks[-1] == 0
+    scores, expected = (nlis.leverage_scores(M, nlis.factorize(M)) for M in (A, B))
+    np.testing.assert_allclose(scores.compute(), expected, atol=1e-13)
+    for scheme in ("multinomial", "poisson"):
+        sample, known = (
+            nlis.draw(scores, 40, scheme=scheme, seed=1),
+            nlis.draw(scores.compute(), 40, scheme=scheme, seed=1),
+        )
+        assert sample == known
+        X_s, y_s = sample.take(X, labels)
+        np.testing.assert_array_equal(np.column_stack([X_s, y_s]), np.column_stack([F, y])[keep][sample.indices])
+        fits = [nlis.refit(SWISH, *rows, sample) for rows in ((X_s, y_s), known.take(F[keep], y[keep]))]
+        np.testing.assert_array_equal(fits[0].theta, fits[1].theta)
+
+
+def _part(reads, k):
+    reads.append(k)
+    return np.random.default_rng(k).normal(size=(0 if k == 2 else 20 + k, 4))
+
+
+def test_x_y_and_weights_born_from_one_table_are_counted_in_one_compute_that_reads_it_once():
+    reads = []
+    parts = [dask.delayed(_part)(reads, k, dask_key_name=f"part-{k}") for k in range(6)]
+    table = da.concatenate([da.from_delayed(part, (np.nan, 4), dtype=float) for part in parts])
+    X, y, v = table[:, :2], table[:, 2], table[:, 3] ** 2
+    with dask.config.set(scheduler="synchronous"):
+        with Tasks() as tasks:
+            A = nlis.reference_matrix(SWISH, X, y, sample_weight=v)
+        assert tasks.computes == 1
+        assert tasks.labels["nlis-sizes"] == 18
+        assert sorted(reads) == list(range(6))
+        with no_compute():
+            nlis.reference_matrix(SWISH, X, y, sample_weight=v)
+        dense = np.concatenate([_part([], k) for k in range(6)])
+        B = nlis.reference_matrix(SWISH, dense[:, :2], dense[:, 2], sample_weight=dense[:, 3] ** 2)
+        np.testing.assert_allclose(
+            nlis.leverage_scores(A, nlis.factorize(A)).compute(), nlis.leverage_scores(B, nlis.factorize(B)), atol=1e-12
+        )
+
+
+def test_sizes_of_a_store_that_was_overwritten_are_not_those_it_had(tmp_path):
+    # Dask gives both arrays one name, so what is remembered must not go by it (A3).
+    names = []
+    for seed in (1, 2):
+        F = np.random.default_rng(seed).normal(size=(300, 3))
+        zarr.create_array(tmp_path / "X", data=F, chunks=(30, 3), overwrite=True)
+        lazy = da.from_zarr(str(tmp_path / "X"))
+        X, dense = lazy[lazy[:, 0] > 0], F[F[:, 0] > 0]
+        names.append(X.name)
+        sample = nlis.draw(nlis.norm_scores(X), 60, seed=0)
+        assert sample.n_rows == len(dense)
+        np.testing.assert_array_equal(sample.take(X), dense[sample.indices])
+    assert names[0] == names[1]
+
+
+def test_what_metadata_show_is_refused_before_the_rows_are_counted(filtered):
+    _, X, y, _, _ = filtered
+    refused = {
+        "X has 1 dimensions": (y, None),
+        r"y has shape \(nan, 4\); give \(n,\)": (X, X),
+        "X has dtype complex128": (X.astype(complex), None),
+        "y has dtype <U": (X, y.astype(str)),
+        "X has an unknown number of columns": (X.T, None),
+    }
+    for says, pair in refused.items():
+        with no_compute(), pytest.raises(nlis.NlisError, match=says):
+            nlis.reference_matrix(SWISH, *pair)
 
 
 # -- A27: shapes at the edge -------------------------------------------------------------------------------------------

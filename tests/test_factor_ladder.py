@@ -266,6 +266,38 @@ def test_invariants_of_leverage(drawn):
         np.testing.assert_allclose(scored(F[others], method)[0], updated[others], atol=4 * close["atol"], rtol=0)
 
 
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["auto", "tsqr", "sketch"]), st.integers(1, 3))
+def test_a_score_is_one_exactly_where_deleting_the_row_lowers_the_rank(seed, method, lonely):
+    rng = np.random.default_rng(seed)
+    n, p = int(rng.integers(12, 60)), int(rng.integers(lonely + 1, 7))
+    F = conditioned(rng, n, p, 10.0)
+    rows = rng.choice(n, size=lonely, replace=False)
+    F[:, :lonely] = 0.0
+    F[rows, :lonely] = np.diag(10.0 ** rng.uniform(-8, 8, size=lonely))  # each the only row in a column of its own
+    if rng.random() < 0.5:
+        F = np.vstack([F, F[rows[0]]])  # and one of them twice: neither is needed
+    h, factor = scored(F, method, int(rng.integers(1, 20)))
+
+    def rank_without(row):
+        rest = np.delete(F, row, axis=0)
+        norms = np.linalg.norm(rest, axis=0)
+        return np.linalg.matrix_rank(rest / np.where(norms > 0, norms, 1.0))
+
+    needed = np.array([rank_without(row) < factor.rank for row in range(len(F))])
+    assert needed.any() or (lonely == 1 and len(F) > n)
+    np.testing.assert_array_equal(np.abs(h - 1) <= 1e-9, needed)
+    np.testing.assert_allclose(h[needed], 1.0, atol=100 * factor.condition * EPS, rtol=0)
+
+
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 40), min_size=1, max_size=5).filter(any))
+def test_norm_scores_add_up_over_any_partition_to_the_squared_frobenius_norm(seed, sizes):
+    F = np.random.default_rng(seed).normal(size=(60, 3))
+    norms = nlis.norm_scores(da.from_array(F, (cut(60, sizes), 3))).compute()
+    assert norms.sum() == pytest.approx(np.linalg.norm(F) ** 2, rel=1e-13)
+    np.testing.assert_allclose(norms[:20], nlis.norm_scores(F[:20]), rtol=1e-14)
+
+
 @pytest.mark.parametrize("method", EXACT)
 def test_a_dask_array_of_unknown_chunks_once_they_are_computed(method, rng):
     F = rng.normal(size=(200, 4))

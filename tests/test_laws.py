@@ -20,7 +20,7 @@ every_pair = pytest.mark.parametrize(("model", "loss"), PAIRS)
 every_label_mode = pytest.mark.parametrize("labels", LABELS)
 
 
-def _setting(model, loss, labels, rng, size=3.0, n=400):
+def _setting(model, loss, labels, rng, size=3.0, n=420):  # 24 label modes and sizes: 10,080 rows a pair
     """A problem with rows whose index is 0, tiny, moderate and, for the first ones, far in the tails."""
     problem = nlis.Problem(MODELS[model], LOSSES[loss])
     theta = rng.normal(size=problem.model.n_parameters(D))

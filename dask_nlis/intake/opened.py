@@ -15,7 +15,7 @@ from dask_nlis.blocks import block_rows, row_chunks
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError
 from dask_nlis.intake.containers import Container
 from dask_nlis.intake.names import column_names
-from dask_nlis.intake.sizes import with_sizes
+from dask_nlis.intake.sizes import check_columns_known, with_sizes
 from dask_nlis.intake.zarr_files import Reader, content_token, list_arrays, object_token, open_zarr, write_unit
 from dask_nlis.phase import setting, warn
 
@@ -49,13 +49,20 @@ def open_array(
     chunks : sequence of int, optional
         Row chunks to follow (those of X, for y).
     """
+    opened = look_at(argument, value, block_bytes, chunks)
+    return opened._replace(array=with_sizes(argument, opened.array))
+
+
+def look_at(argument: str, value: Any, block_bytes: int | None = None, chunks: Sequence[int] | None = None) -> Opened:
+    """Open `value` as `open_array` does, but leave lengths of blocks unknown: reads nothing but metadata."""
     opened = _dispatch(argument, value, check_block_bytes(block_bytes), chunks)
     array = opened.array
     check_dtype(argument, array.dtype, opened.names)
     if type(array._meta) is not np.ndarray:
         kind = f"{type(array._meta).__module__}.{type(array._meta).__name__}"
         raise InputTypeError(f"{argument} has blocks of {kind}; give dense NumPy blocks (the device is chosen later)")
-    return opened._replace(array=with_sizes(argument, array)) if array.ndim else opened
+    check_columns_known(argument, array)
+    return opened
 
 
 def check_block_bytes(block_bytes: int | None) -> int:

@@ -10,7 +10,8 @@ from dask_nlis import phase
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError, PerformanceWarning
 from dask_nlis.intake.containers import Container
 from dask_nlis.intake.names import default_names, name_columns
-from dask_nlis.intake.opened import check_block_bytes, open_array
+from dask_nlis.intake.opened import check_block_bytes, look_at, open_array
+from dask_nlis.intake.sizes import count_rows, unknown_rows, with_sizes
 
 
 class Rows(NamedTuple):
@@ -57,6 +58,8 @@ def take_in(
 ) -> Rows:
     """Check and align X (n, d), y (n,) and row weights (n,) of any accepted kind; reads metadata only.
 
+    Dask arrays whose blocks have unknown lengths are read once, all in one compute.
+
     Raises
     ------
     InputTypeError
@@ -69,10 +72,16 @@ def take_in(
     block_bytes = check_block_bytes(block_bytes)
     if X is None:
         raise InputTypeError("X is None; give an array of shape (n, d)")
-    x, container, names = open_array("X", X, block_bytes)
+    x, container, names = look_at("X", X, block_bytes)
     if x.ndim != 2:
         remedy = "X.reshape(-1, 1) for one feature" if x.ndim == 1 else "X.reshape(len(X), -1)"
         raise InputError(f"X has {x.ndim} dimensions (shape {x.shape}); give two, as in {remedy}")
+    beside = {"y": y, "sample_weight": sample_weight}
+    uncounted = {name: array for name, array in beside.items() if isinstance(array, da.Array) and unknown_rows(array)}
+    for name, array in uncounted.items():
+        _check_one_column(name, look_at(name, array).array, "n")
+    count_rows({"X": x, **uncounted})
+    x = with_sizes("X", x)
     if 0 in x.shape:
         raise InputError(f"X has shape {x.shape}: no {'rows' if not x.shape[0] else 'columns'}; give at least one")
     x = _whole_rows(x, block_bytes)
@@ -106,8 +115,7 @@ def _column(argument: str, value: Any, x: da.Array, block_bytes: int) -> da.Arra
     """Open y or the weights with the row chunks of X: alignment is by row number, whatever the chunks."""
     array = open_array(argument, value, block_bytes, x.chunks[0]).array
     n = x.shape[0]
-    if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] != 1):
-        raise InputError(f"{argument} has shape {array.shape}; give ({n},), one value a row")
+    _check_one_column(argument, array, n)
     if array.shape[0] != n:
         raise InputError(
             f"X and {argument} have inconsistent numbers of rows: [{n}, {array.shape[0]}]; give equal ones"
@@ -117,3 +125,8 @@ def _column(argument: str, value: Any, x: da.Array, block_bytes: int) -> da.Arra
     if array.chunks[0] != x.chunks[0]:
         array = array.rechunk({0: x.chunks[0]}, method="tasks")
     return array
+
+
+def _check_one_column(argument: str, array: da.Array, n: int | str) -> None:
+    if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] != 1):
+        raise InputError(f"{argument} has shape {array.shape}; give ({n},), one value a row")

@@ -80,8 +80,9 @@ class Reference:
     problem: Problem
 
     def columns(self, names: Sequence[str], labelled: bool) -> tuple[str, ...]:
-        """Parameter names and the last column."""
-        return (*self.problem.model.parameter_names(names), _last(labelled))
+        """Feature names, the constant where the model has a bias, and the last column."""
+        constant = self.problem.model.inputs(np.zeros((1, len(names)))).shape[1] - len(names)
+        return (*names, *("intercept",) * constant, _last(labelled))
 
     def rows(self, x: Array, y: Array | None) -> Array:
         """Rows by `dask_nlis.problem.reference_rows`."""
