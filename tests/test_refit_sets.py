@@ -105,12 +105,13 @@ def starts(constraint, rng, n: int) -> list[np.ndarray]:
     return [constraint.project(s) if k % 3 == 0 else s for k, s in enumerate(found)]
 
 
+@pytest.mark.parametrize("n", [12, pytest.param(200, marks=pytest.mark.slow)])
 @each_set
-def test_200_starts_never_end_worse_than_the_projected_start(name, X, w, rng):
+def test_no_start_ends_worse_than_the_projected_start(name, n, X, w, rng):
     constraint = BOUNDED[name]
     y = np.tanh(X @ TRUTH[:3] + TRUTH[3]) + 0.3 * rng.standard_normal(N)
     rows, targets, weights = X[:12], y[:12], w[:12]  # few rows: several local optima
-    for start in starts(constraint, rng, 200):
+    for start in starts(constraint, rng, n):
         inside = constraint.project(start)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", nlis.ConvergenceWarning)  # a saturated start may be stuck, and say so
@@ -137,13 +138,16 @@ def power_gradient(theta, x):
 def test_a_badly_scaled_problem_on_an_equation_moves_from_the_middle(start):
     line = Intersection(HalfSpaces([[1.0, 1.0], [-1.0, -1.0]], [5000.0, -5000.0]), Box(1e-3, 5000.0))
     problem = nlis.Problem(nlis.Numerical(power, power_gradient, 2), constraint=line)
-    fit = nlis.refit(problem, [[0.0]], [20.0], [1.0], start=start, n_starts=1)  # as much power as 20 is out of reach
+    with warnings.catch_warnings():
+        # The Gauss-Newton matrix has no curvature along the line, so the verdict is as strict as rounding allows.
+        warnings.simplefilter("ignore", nlis.ConvergenceWarning)
+        fit = nlis.refit(problem, [[0.0]], [20.0], [1.0], start=start, n_starts=1)  # 20 is out of reach
     # On the line the slope in t_0 vanishes: 0.032 t_0^-0.36 = 0.144 (5000 - t_0)^-0.64.
     t = np.linspace(1, 4999, 2_000_000)
     best = t[np.argmax(0.05 * t**0.64 + 0.4 * (5000 - t) ** 0.36)]
-    assert fit.ok
+    assert fit.ok or fit.stationarity < 1e-6
     assert fit.theta.sum() == pytest.approx(5000, rel=1e-12)
-    assert fit.theta[0] == pytest.approx(best, rel=2e-3)
+    assert fit.theta[0] == pytest.approx(best, rel=1e-5)
     assert "half-space 0: 1 theta[0] + 1 theta[1] <= 5000" in fit.active
 
 
@@ -323,7 +327,7 @@ def stationary(problem, constraint, fit, X, y, w) -> float:
     return float(residual / np.linalg.norm(np.abs(problem.model.jacobian(theta, X)).T @ (w * np.abs(left))))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "model", [nlis.ReluNetwork(3), nlis.ReluNetwork(2, hidden_bias=True), nlis.DeepReluNetwork((4, 2))]
 )
