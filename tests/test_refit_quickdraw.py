@@ -39,8 +39,8 @@ def decayed(model, X, y, w, decay, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("units", [2, 4])
-def test_a_network_is_refitted_in_the_papers_set(units, pixels):
+@pytest.mark.parametrize(("units", "n_starts"), [(2, 5), (4, 2)])
+def test_a_network_is_refitted_in_the_papers_set(units, n_starts, pixels):
     X, y = pixels
     model, loss = nlis.ReluNetwork(units), nlis.LogisticLoss()
     # Weights of drawn rows, by the leverage of the reference matrix.
@@ -56,7 +56,7 @@ def test_a_network_is_refitted_in_the_papers_set(units, pixels):
         problem = nlis.Problem(model, loss, constraint=constraint)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", nlis.ConvergenceWarning)
-            fit = nlis.refit(problem, X_s, y_s, sample)
+            fit = nlis.refit(problem, X_s, y_s, sample, n_starts=n_starts)
             again = nlis.refit(problem, X_s, y_s, sample, start=others[0], n_starts=1)
 
     def value(theta):
