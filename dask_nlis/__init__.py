@@ -60,7 +60,7 @@ from dask_nlis.models import DeepReluNetwork, Homogeneous, Linear, Numerical, Re
 from dask_nlis.pipeline import Run, open_run, pilot, run
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, refit
-from dask_nlis.sample import Sample
+from dask_nlis.sample import Sample, concat, pool
 from dask_nlis.sampling import draw
 from dask_nlis.scores import leverage_scores, norm_scores
 
@@ -129,6 +129,7 @@ __all__ = [
     "Tanh",
     "ZeroLossSingularityError",
     "bottom_rows",
+    "concat",
     "datasets",
     "draw",
     "dual_matrix",
@@ -138,6 +139,7 @@ __all__ = [
     "open_rows",
     "open_run",
     "pilot",
+    "pool",
     "reference_matrix",
     "refit",
     "run",

@@ -27,7 +27,14 @@ class NlisError(Exception):
 
 
 class InputError(NlisError, ValueError):
-    """An argument has a value that is not allowed."""
+    """An argument has a value that is not allowed.
+
+    `row`, where known, is the row in the arrays it was found in; the task of a block says which row of X that is.
+    """
+
+    def __init__(self, *message: object, row: int | None = None) -> None:
+        super().__init__(*message)
+        self.row = row
 
 
 class NonFiniteError(InputError):

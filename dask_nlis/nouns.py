@@ -8,6 +8,7 @@ frozen dataclasses and need nothing here.
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
@@ -76,7 +77,15 @@ def _equal(a: Any, b: Any) -> bool:
         return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
     if hasattr(a, "__dask_keys__"):
         return type(a) is type(b) and a.name == b.name
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(_equal, a, b))
+    if isinstance(a, partial) and isinstance(b, partial):  # functions of the user; Python compares them by identity
+        return _parts(a) == _parts(b)
     return type(a) is type(b) and bool(a == b)
+
+
+def _parts(function: "partial[Any]") -> tuple[Any, ...]:
+    return function.func, function.args, tuple(sorted(function.keywords.items()))
 
 
 def _hash(self: Any) -> int:
@@ -85,9 +94,14 @@ def _hash(self: Any) -> int:
 
 def _hashable(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.shape, value.dtype.str, value.tobytes()
+        # Adding 0 makes 0.0 of -0.0, which is equal to it.
+        return value.shape, value.dtype.str, (value + 0.0 if value.dtype.kind == "f" else value).tobytes()
     if isinstance(value, Mapping):
         return repr(value)
+    if isinstance(value, tuple):
+        return tuple(map(_hashable, value))
+    if isinstance(value, partial):
+        return _parts(value)
     return getattr(value, "name", None) if hasattr(value, "__dask_keys__") else value
 
 
@@ -101,6 +115,8 @@ def _plain(value: Any) -> Any:
         return to_dict(value)
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return value.copy()  # what is done to the dictionary is not done to the noun
     return value.item() if isinstance(value, np.generic) else value
 
 

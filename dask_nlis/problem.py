@@ -33,6 +33,7 @@ from dask_nlis.activations import (
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, Constraint, HalfSpaces, Intersection
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
+from dask_nlis.kernels.numbers import is_number
 from dask_nlis.losses import (
     AbsoluteError,
     CustomLoss,
@@ -102,7 +103,7 @@ class Problem:
                 isinstance(value, type) or not callable(getattr(value, method, None))
             ):
                 raise InputTypeError(f"Problem {name}={value!r} is no {name}; give one such as {example}")
-        activation = getattr(self.model, "activation", Identity())  # a Numerical model predicts what the loss takes
+        activation = _activation(self.model)
         if self.loss.takes == "linear predictor" and not isinstance(activation, Identity):
             raise InputError(
                 f"Problem loss={self.loss!r} has its link inside, but the model has activation={activation!r}; "
@@ -126,13 +127,28 @@ class Problem:
                     f"Problem {name} is a {type(part).__name__} of Python functions, which no file may name; use one of "
                     "the library, or store=None"
                 )
+        parts: dict[str, object] = {"model": self.model, "loss": self.loss, "activation": _activation(self.model)}
+        for name, used in parts.items():
+            if type(used) not in _KNOWN.values():
+                raise InputTypeError(
+                    f"Problem {name} is a {type(used).__name__}, which no file may name; use one of the library, or "
+                    "store=None"
+                )
         return to_dict(self)
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Problem":
         """Rebuild a problem from `to_dict`; names are looked up in a fixed table."""
-        problem: Problem = from_dict(found, _KNOWN)
+        problem = from_dict(found, _KNOWN)
+        if not isinstance(problem, Problem):
+            raise InputError(f"noun={found['noun']!r} is no Problem; give what Problem.to_dict() returned")
         return problem
+
+
+def _activation(model: Model) -> Activation:
+    """Activation of a model; a Numerical one predicts what the loss takes."""
+    activation: Activation = getattr(model, "activation", Identity())
+    return activation
 
 
 _KNOWN: dict[str, type] = {
@@ -185,9 +201,13 @@ def check_theta(problem: Problem, theta: object, d: int, names: Sequence[str], a
     if theta is None:
         raise InputTypeError(f"{argument} is None; give {p} numbers, such as pilot(...).theta")
     try:
-        array = np.array(theta, dtype=np.float64)
+        given = np.asarray(theta)
     except (TypeError, ValueError) as cause:
         raise InputTypeError(f"{argument} is {type(theta).__name__}; give {p} numbers") from cause
+    if given.dtype.kind not in "biuf" and not (given.dtype == object and all(map(is_number, given.flat))):
+        raise InputTypeError(f"{argument} is {type(theta).__name__} of {given.dtype}; give {p} real numbers")
+    with np.errstate(over="ignore"):  # of a long double, reported below
+        array = np.array(given, dtype=np.float64) + 0.0  # -0.0 is 0.0, which has the same rows and the same token
     if array.shape != (p,):
         parameters = problem.model.parameter_names(names)
         listed = ", ".join(parameters[:4]) + (", ..." if p > 4 else "")
@@ -218,11 +238,14 @@ def at_zero(problem: Problem, y: Array | None, x: Array) -> Array:
 
 
 def slope(problem: Problem, phi: Activation, u: Array, y: Array | None) -> Array:
-    """secant(g_i, u_i) of g = root(phi(u), y), shape (m,), by divided differences."""
-    inner = phi.secant(u)
+    """secant(g_i, u_i) of g = root(phi(u), y), shape (m,), by divided differences; NaN where u has overflowed.
+
+    Activations that level off have a finite value and a secant of 0 there, which would pass for a row of zeros.
+    """
+    xp = array_namespace(u)
+    inner = xp.where(xp.isfinite(u), phi.secant(u), xp.nan * xp.ones_like(u))
     if y is None:
         return inner
-    xp = array_namespace(u)
     return problem.loss.root_slope(phi.value(u), xp.full(u.shape, phi.at_zero, dtype=u.dtype), y) * inner
 
 
@@ -259,9 +282,11 @@ def dual_squared_norms(problem: Problem, theta: Array, x: Array, y: Array | None
     model = problem.model
     if not is_index(model):
         return squared_row_norms(dual_rows(problem, theta, x, y))
+    xp = array_namespace(x)
     factor = slope(problem, model.activation, model.index(theta, x), y) / model.degree
-    last = at_zero(problem, y, x)
-    return factor * factor * model.index_gradient_norms(theta, x) + last * last
+    # Squared last: the factor alone may be too small for its square where the row is not.
+    lengths, last = factor * xp.sqrt(model.index_gradient_norms(theta, x)), at_zero(problem, y, x)
+    return lengths * lengths + last * last
 
 
 def dual_ray(problem: Problem, theta: Array, x: Array, y: Array | None) -> Ray:

@@ -9,23 +9,29 @@ from dask.base import tokenize
 
 from dask_nlis import phase
 from dask_nlis.device import choose
-from dask_nlis.errors import InputTypeError, MatrixMismatchError, NonFiniteError, ScaleWarning
+from dask_nlis.errors import InputError, InputTypeError, MatrixMismatchError, NonFiniteError, ScaleWarning
 from dask_nlis.factor import Factor
 from dask_nlis.intake import default_names, give_back, name_columns
 from dask_nlis.kernels.linalg import leverage, squared_row_norms
+from dask_nlis.kernels.numbers import is_whole
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.tall import without_column_axis
-from dask_nlis.matrix.tasks import matrix_rows, overflow
+from dask_nlis.matrix.tasks import matrix_rows, naming_rows
 
 Array = Any
+
+#: Powers of two between the smallest and the largest float64, and then some.
+_LARGEST_SCALE = 1100
 
 
 def leverage_scores(A: Any, factor: Factor) -> Any:
     """Leverage of every row of A (n, p), given its factor -> (n,), in [0, 1], sum = factor.rank.
 
     h_i is the i-th diagonal entry of F F^+ (the hat matrix diagonal of F): how much of the row no other row
-    can replace. With a factor of method="sketch-only" an estimate, of which `factor.beta` tells the worst. Lazy for Dask, Zarr and lazy xarray input; computed at the call for NumPy and pandas. One
-    read of X when computed, one task a block.
+    can replace. With a factor of method="sketch-only" an estimate, of which `factor.beta` tells the worst. Lazy for
+    Dask, Zarr and lazy xarray input; computed at the call for NumPy and pandas. One read of X when computed, one
+    task a block.
 
     Parameters
     ----------
@@ -166,8 +172,12 @@ def norm_scores(A: Any, *, log2_scale: int = 0) -> Any:
     >>> nlis.norm_scores(np.array([[3.0, 4.0], [4.0, -3.0]]))
     array([25., 25.])
     """
-    if isinstance(log2_scale, bool) or not isinstance(log2_scale, int | np.integer):
+    if not is_whole(log2_scale):
         raise InputTypeError(f"log2_scale={log2_scale!r} is {type(log2_scale).__name__}; give an integer")
+    if abs(log2_scale) > _LARGEST_SCALE:
+        raise InputError(
+            f"log2_scale={log2_scale} is beyond any float64; give one from -{_LARGEST_SCALE} to {_LARGEST_SCALE}"
+        )
     matrix = as_matrix(A)
     return give_back(matrix.source.container, lazy_norms(matrix, int(log2_scale)), "norm", "nlis-score")
 
@@ -205,18 +215,23 @@ def norm_block(
         for leaf in leaves(x, y, weight, int(start), job, device):
             if start == 0 and leaf.place.start == 0:
                 _warn_of_scale(device.fetch(matrix_rows(leaf, job)[0]), columns_named)
-            if log2_scale or not job.rule.exact(leaf.y is not None):
+            if log2_scale or not job.rule.exact(leaf.y is not None) or not leaf.counts:
                 half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
                 norms = squared_row_norms(matrix_rows(leaf, job)[0] * 2.0**half * 2.0 ** (-log2_scale - half))
             else:
-                norms = job.rule.squared_norms(leaf.x, leaf.y)
-                norms = norms if leaf.root_weight is None else norms * leaf.root_weight * leaf.root_weight
+                with naming_rows(leaf):
+                    norms = leaf.weighted(job.rule.squared_norms(leaf.x, leaf.y), 2)
             host = device.fetch(norms)
-            found = found.plus(leaf.finding)
-            if not np.isfinite(host).all() or host.min(initial=1.0) < np.finfo(np.float64).tiny:
-                rows = device.fetch(matrix_rows(leaf, job)[0])
-                found = found.plus(overflow(rows, int(start) + leaf.place.start))
+            doubtful = ~(host >= np.finfo(np.float64).tiny) | ~np.isfinite(host)
+            if doubtful.any():
+                rows, finding = matrix_rows(leaf, job)
+                if not log2_scale:  # a closed form may leave the range of float64 where the row does not
+                    host = np.where(doubtful, device.fetch(squared_row_norms(rows)), host)
+                rows = device.fetch(rows)
+                found = found.plus(finding).plus(overflow(rows, int(start) + leaf.place.start))
                 vanished = max(vanished, float(np.abs(rows).max(initial=0.0)))
+            else:
+                found = found.plus(leaf.finding)
             out[leaf.place] = host
     check_finite(found, job.names)
     overflows = not np.isfinite(out).all()

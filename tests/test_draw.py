@@ -10,11 +10,15 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from counting import Tasks
 
 import dask_nlis as nlis
 from dask_nlis import phase
+from dask_nlis.kernels import draw as kernel, wide
+from dask_nlis.sampling import passes
 
-SCHEMES = ("multinomial", "poisson")
+SCHEMES = ("multinomial", "stratified", "poisson", "systematic")
+REPLACING = ("multinomial", "stratified")
 each_scheme = pytest.mark.parametrize("scheme", SCHEMES)
 
 N = 1_003
@@ -39,11 +43,13 @@ def same_sample(a: nlis.Sample, b: nlis.Sample) -> None:
 
 
 @each_scheme
-@pytest.mark.parametrize("chunks", [1, 7, 100, N, (400, 3, 500, 100)], ids=str)
-def test_a_sample_does_not_depend_on_chunks(scores, scheme, chunks):
+@pytest.mark.parametrize("chunks", [1, 7, 1_000, N, (400, 3, 500, 100)], ids=str)
+@pytest.mark.parametrize("mix", [0, 0.1])
+def test_a_sample_does_not_depend_on_chunks(scores, scheme, chunks, mix):
     rows = 60 if chunks == 1 else N  # one row a block: few rows are enough
-    expected = nlis.draw(scores[:rows], 40, scheme=scheme, seed=11)
-    same_sample(nlis.draw(da.from_array(scores[:rows], chunks=(chunks,)), 40, scheme=scheme, seed=11), expected)
+    expected = nlis.draw(scores[:rows], 40, scheme=scheme, mix=mix, seed=11)
+    lazy = da.from_array(scores[:rows], chunks=(chunks,))
+    same_sample(nlis.draw(lazy, 40, scheme=scheme, mix=mix, seed=11), expected)
 
 
 @each_scheme
@@ -69,6 +75,16 @@ def test_a_sample_is_equal_when_scores_do_not_fit_in_memory(scores, scheme, monk
     monkeypatch.setattr(phase, "fits_in_memory", lambda n_bytes: False)
     lazy = da.from_array(scores, chunks=((400, 3, 500, 100),))  # irregular: the scratch file is not
     same_sample(nlis.draw(lazy, 50, scheme=scheme, seed=2), expected)
+
+
+@each_scheme
+def test_a_sample_does_not_depend_on_how_many_blocks_are_asked_at_a_time(scores, scheme, monkeypatch):
+    lazy = da.from_array(scores, chunks=20)
+    expected = nlis.draw(lazy, 40, scheme=scheme, seed=11)
+    monkeypatch.setattr(passes, "_WAVE", 7)
+    with Tasks() as tasks:
+        same_sample(nlis.draw(lazy, 40, scheme=scheme, seed=11), expected)
+    assert 10 < tasks.computes <= 1 + 7 * 8
 
 
 @each_scheme
@@ -103,18 +119,24 @@ def test_scores_of_any_real_type_count_as_their_float64_values(scheme, dtype):
     )
 
 
+@pytest.mark.parametrize("scheme", REPLACING)
 @pytest.mark.parametrize("size", [1, 50, 3_000])
-def test_multinomial_counts_sum_to_size_and_weights_follow_from_them(scores, size):
+def test_counts_with_replacement_sum_to_size_and_weights_follow_from_them(scores, size, scheme):
     with pytest.warns(nlis.NlisWarning, match="drawn repeatedly") if size > N else nullcontext():
-        sample = nlis.draw(scores, size, seed=1)
+        sample = nlis.draw(scores, size, scheme=scheme, seed=1)
     assert sample.counts.sum() == size == sample.n_draws
-    np.testing.assert_allclose(sample.probabilities, (scores / scores.sum())[sample.indices], rtol=1e-14)
+    # Whole numbers of 62 bits: a row far below the largest has less digits.
+    share = (scores / scores.sum())[sample.indices]
+    np.testing.assert_allclose(sample.probabilities, share, rtol=1e-14, atol=2.0**-61)
     np.testing.assert_array_equal(sample.weights, sample.counts / (size * sample.probabilities))
 
 
+@pytest.mark.parametrize("scheme", ["poisson", "systematic"])
+@pytest.mark.parametrize("mix", [0, 0.1])
 @pytest.mark.parametrize("size", [1, 50, 800])
-def test_poisson_probabilities_over_all_rows_sum_to_size(scores, size):
-    sample = nlis.draw(scores, size, scheme="poisson", seed=1)
+def test_inclusion_probabilities_over_all_rows_sum_to_size(scores, size, mix, scheme):
+    sample = nlis.draw(scores, size, scheme=scheme, mix=mix, seed=1)
+    assert scheme == "poisson" or len(sample) == size
     inclusion = sample.expected_count(scores)
     assert float(sum(map(Fraction, inclusion.tolist()))) == pytest.approx(size, abs=1e-9)
     assert inclusion.max() <= 1
@@ -126,13 +148,14 @@ def test_poisson_probabilities_over_all_rows_sum_to_size(scores, size):
     assert np.isin(certain, sample.indices).all()
 
 
-def test_poisson_draws_every_positive_row_once_at_the_largest_size(scores):
-    sample = nlis.draw(scores, int((scores > 0).sum()), scheme="poisson", seed=0)
+@pytest.mark.parametrize("scheme", ["poisson", "systematic"])
+def test_every_positive_row_is_drawn_once_at_the_largest_size(scores, scheme):
+    sample = nlis.draw(scores, int((scores > 0).sum()), scheme=scheme, seed=0)
     np.testing.assert_array_equal(sample.indices, np.flatnonzero(scores))
     np.testing.assert_allclose(sample.weights, 1, rtol=1e-15)
 
 
-@each_scheme
+@pytest.mark.parametrize("scheme", ["multinomial", "poisson"])
 def test_samples_of_one_seed_are_nested_in_size(scores, scheme):
     large = nlis.draw(scores, 600, scheme=scheme, seed=8)
     for size in (1, 10, 599):
@@ -158,7 +181,7 @@ def test_targets_on_the_edges_of_rows_and_blocks_find_their_rows(chunks, monkeyp
     q = [value * 2**60 for value in values]  # the exponent of 3 is 2
     edges = list(accumulate(q, initial=0))
     targets = [t for low, high in pairwise(edges) if high > low for t in (high - 1, low)]
-    monkeypatch.setattr("dask_nlis.kernels.draw.multinomial_targets", lambda total, size, key: targets)
+    monkeypatch.setattr(kernel, "uniform_targets", lambda total, size, key: wide.from_whole(targets))
     sample = nlis.draw(da.from_array(np.array(values, dtype=float), chunks=chunks), len(targets), seed=0)
     assert sample.indices[sample.draws].tolist() == [1, 1, 4, 4, 5, 5, 7, 7]
 
@@ -259,6 +282,8 @@ REFUSED_SIZES = {
     "zero": (0, nlis.InputError),
     "negative": (-1, nlis.InputError),
     "fraction": (2.5, nlis.InputTypeError),
+    "negative share": (-0.5, nlis.InputTypeError),
+    "NaN": (np.nan, nlis.InputTypeError),
     "text": ("10", nlis.InputTypeError),
     "bool": (True, nlis.InputTypeError),
 }
@@ -275,13 +300,67 @@ def test_sizes_that_are_no_positive_integers_are_refused_before_the_scores_are_c
         nlis.draw(lazy, size, scheme=scheme, seed=0)
 
 
-def test_more_rows_than_can_be_drawn_once_are_refused_by_poisson():
-    with pytest.raises(nlis.InputError, match="size=4 exceeds the 3 rows"):
-        nlis.draw(np.ones(3), 4, scheme="poisson", seed=0)
-    with pytest.raises(nlis.InputError, match="size=3 exceeds the 2 positive scores"):
-        nlis.draw(np.array([1.0, 0.0, 1.0]), 3, scheme="poisson", seed=0)
+@pytest.mark.parametrize("scheme", ["poisson", "systematic"])
+def test_more_rows_than_can_be_drawn_once_are_refused(scheme):
+    with pytest.raises(nlis.InputError, match=f"size=4 exceeds the 3 rows, and {scheme}"):
+        nlis.draw(np.ones(3), 4, scheme=scheme, seed=0)
+    with pytest.raises(nlis.InputError, match=f"size=3 exceeds the 2 positive scores, and {scheme}"):
+        nlis.draw(np.array([1.0, 0.0, 1.0]), 3, scheme=scheme, seed=0)
+
+
+def test_a_size_from_0_to_1_is_a_share_of_the_rows(scores):
+    assert nlis.draw(scores, 0.05, seed=1) == nlis.draw(scores, 50, seed=1)
+    assert nlis.draw(scores, 1e-9, seed=1).n_draws == 1
+    assert nlis.draw(scores, np.float32(1.0), seed=1).n_draws == N
+    assert nlis.draw(scores, 1, seed=1).n_draws == 1
+
+
+REFUSED_MIXES = {
+    "negative": (-0.1, nlis.InputError),
+    "above 1": (1.5, nlis.InputError),
+    "NaN": (np.nan, nlis.InputError),
+    "text": ("0.1", nlis.InputTypeError),
+    "bool": (True, nlis.InputTypeError),
+}
+
+
+@pytest.mark.parametrize(("mix", "error"), REFUSED_MIXES.values(), ids=REFUSED_MIXES)
+def test_a_mix_that_is_no_share_is_refused(mix, error):
+    with pytest.raises(error, match="mix="):
+        nlis.draw(np.ones(5), 2, mix=mix, seed=0)
+
+
+@each_scheme
+def test_mix_bounds_the_weights_and_blends_probabilities_with_uniform(scores, scheme):
+    positive = np.count_nonzero(scores)
+    for mix in (1e-3, 0.1, 1.0):
+        sample = nlis.draw(scores, 40, scheme=scheme, mix=mix, seed=5)
+        assert (sample.weights / sample.counts).max() <= positive / (40 * mix) * (1 + 1e-12)
+        if scheme in REPLACING:
+            blended = (1 - mix) * scores / scores.sum() + mix * (scores > 0) / positive
+            np.testing.assert_allclose(sample.expected_count(scores), 40 * blended, rtol=1e-13)
+    assert nlis.draw(scores, 40, scheme=scheme, mix=0, seed=5) == nlis.draw(scores, 40, scheme=scheme, seed=5)
+
+
+@pytest.mark.parametrize("scheme", ["stratified", "systematic"])
+def test_slices_beyond_32_bits_are_refused_before_anything_is_computed(scheme):
+    with pytest.raises(nlis.InputError, match=f"too large for {scheme}; give size <= 4,294,967,295"):
+        nlis.draw(da.ones(2**33, chunks=2**33), 2**32, scheme=scheme, seed=0)
 
 
 def test_an_unknown_scheme_is_refused_naming_those_that_exist():
-    with pytest.raises(nlis.InputError, match=r"scheme='uniform' is not known; give one of 'multinomial', 'poisson'"):
+    with pytest.raises(nlis.InputError, match=r"'uniform' is not known; give one of 'multinomial', 'stratified', "):
         nlis.draw(np.ones(3), 1, scheme="uniform", seed=0)
+
+
+@pytest.mark.parametrize("scheme", ["multinomial", "stratified", "systematic"])
+def test_rounding_of_the_scores_leaves_the_sample_as_it_is(scheme, rng):
+    # They sum to 1, so that the sum of the integers lies on either side of a power of two.
+    values = rng.lognormal(sigma=2, size=N)
+    values /= values.sum()
+    expected = nlis.draw(values, 200, scheme=scheme, seed=3)
+    for k in range(10):
+        rounded = values * (1 + np.random.default_rng(k).choice([-1, 0, 1], size=N) * 2.0**-52)
+        sample = nlis.draw(rounded, 200, scheme=scheme, seed=3)
+        np.testing.assert_array_equal(sample.indices, expected.indices)
+        np.testing.assert_allclose(sample.weights, expected.weights, rtol=1e-14)

@@ -228,6 +228,10 @@ def test_a_model_that_is_not_homogeneous_is_refused_with_its_measured_degree(rng
         nlis.factorize(nlis.dual_matrix(nlis.Problem(right), rng.normal(size=(20, D)), theta=rng.normal(size=D)))
 
 
+def _half(d):
+    return d / 2
+
+
 def _short(theta, x):
     return (x @ theta)[1:]
 
@@ -257,6 +261,44 @@ REFUSED = {
         nlis.InputError,
         r"_short returned shape \(4,\)",
     ),
+    "phi of a deep net as a class": (
+        lambda: nlis.DeepReluNetwork((2,), nlis.Tanh),
+        nlis.InputTypeError,
+        "DeepReluNetwork activation=",
+    ),
+    "phi of an index as a class": (
+        lambda: nlis.Homogeneous(cubed, cubed_gradient, 3, D, nlis.Tanh),
+        nlis.InputTypeError,
+        "Homogeneous activation=",
+    ),
+    "a negative count": (lambda: nlis.Numerical(wave, wave_gradient, -1), nlis.InputError, "n_params=-1"),
+    "a count that is no integer": (
+        lambda: nlis.Numerical(wave, wave_gradient, _half).n_parameters(3),
+        nlis.InputError,
+        "n_params _half returned 1.5 for d=3",
+    ),
+    "theta with a part too many": (
+        lambda: nlis.DeepReluNetwork((2, 2)).unpack(np.arange(13.0)),
+        nlis.InputError,
+        r"theta has 13 entries; give 2 d \+ 6, d >= 1",
+    ),
+    "theta too short": (lambda: nlis.DeepReluNetwork((2, 2)).unpack(np.arange(6.0)), nlis.InputError, "6 entries"),
+    "theta of no whole units": (lambda: nlis.ReluNetwork(2).unpack(np.arange(5.0)), nlis.InputError, "5 entries"),
+    "theta as a table": (lambda: nlis.Linear().unpack(np.ones((2, 2))), nlis.InputError, r"theta has shape \(2, 2\)"),
+    "no theta": (lambda: nlis.Linear().unpack([]), nlis.InputError, r"theta has shape \(0,\)"),
+    "layers that do not fit": (
+        lambda: nlis.DeepReluNetwork((2, 2)).pack(W1=np.ones((2, 3)), W2=np.ones((3, 3)), a=[1, 2]),
+        nlis.InputError,
+        r"pack got W2 of shape \(3, 3\); give \(2, 2\)",
+    ),
+    "coef as a table": (lambda: nlis.Linear(False).pack(coef=np.ones((2, 2))), nlis.InputError, r"coef \(2, 2\)"),
+    "two intercepts": (lambda: nlis.Linear().pack(coef=[1.0], intercept=[1, 2]), nlis.InputError, "one number"),
+    "no part": (lambda: NETS["user's wave"].pack(), nlis.InputError, "pack got nothing; give theta"),
+    "another part": (
+        lambda: NETS["user's cubic index"].pack(theta=[1.0], coef=[1.0]),
+        nlis.InputError,
+        "pack got coef, theta; give theta",
+    ),
     "theta of other length": (
         lambda: nlis.dual_matrix(nlis.Problem(nlis.ReluNetwork(2)), np.ones((5, D)), theta=np.ones(D)),
         nlis.InputError,
@@ -271,6 +313,42 @@ def test_what_is_no_model_is_refused_in_one_line(call, error, says):
         call()
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) <= 300
+
+
+NO_NUMBERS = {
+    "text": ["1", "2"],
+    "dates": np.array(["2020", "2021"], dtype="M8[D]"),
+    "durations": np.array([1, 2], dtype="m8[s]"),
+    "complex": np.ones(2, dtype=complex),
+    "objects": np.array([1.0, "2"], dtype=object),
+    "a dictionary": {},
+    "a generator": (number for number in (1.0, 2.0)),
+    "unequal rows": [[1.0], [1.0, 2.0]],
+}
+
+
+@pytest.mark.parametrize("theta", NO_NUMBERS.values(), ids=NO_NUMBERS)
+def test_theta_that_is_no_numbers_is_refused(theta):
+    with no_compute(), pytest.raises(nlis.InputTypeError, match=r"^theta is .*give 2 ") as caught:
+        nlis.dual_matrix(nlis.Problem(nlis.Linear()), np.ones((3, 1)), theta=theta)
+    assert len(str(caught.value)) <= 300
+
+
+def test_theta_that_leaves_float64_is_refused_and_numbers_of_all_kinds_are_taken():
+    made = [
+        nlis.dual_matrix(nlis.Problem(nlis.Linear()), np.ones((3, 1)), theta=theta).theta
+        for theta in (
+            [1, 2],
+            (1.0, 2),
+            np.array([1, 2], dtype=object),
+            np.array([1, 2], np.int8),
+            np.longdouble([1, 2]),
+        )
+    ]
+    assert all(theta.dtype == np.float64 and theta.tolist() == [1.0, 2.0] for theta in made)
+    if np.finfo(np.longdouble).max > np.finfo(np.float64).max:
+        with pytest.raises(nlis.InputError, match=r"theta\[0\]=inf is not finite"):
+            nlis.dual_matrix(nlis.Problem(nlis.Linear()), np.ones((3, 1)), theta=[np.longdouble("1e400"), 1.0])
 
 
 @pytest.mark.filterwarnings("ignore::dask_nlis.ConvergenceWarning")  # a deep net may stop at a saddle, and says so

@@ -1,4 +1,4 @@
-"""Every network and model of the user with every loss that it allows, under every label mode: one table, all laws."""
+"""Scores, jobs and losses of every network and model of the user with every loss that it allows; see test_law_table."""
 
 import dask
 import dask.array as da
@@ -30,7 +30,6 @@ def integrated(net, loss):
 #: The integral along the ray reaches neither a vertical tangent nor, to the tolerance, a corner of the slope.
 PAIRS = [(net, loss) for net, loss in ALL if not (loss in ("absolute", "huber") and integrated(net, loss))]
 every_pair = pytest.mark.parametrize(("net", "loss"), PAIRS)
-every_label_mode = pytest.mark.parametrize("labels", [mode for mode in LABELS if mode != "beyond squaring"])
 
 
 pytestmark = [  # rows of very unlike sizes are part of the setting
@@ -63,25 +62,12 @@ def test_the_table_has_every_model_and_every_loss():
     assert {loss for _, loss in ALL if (_, loss) not in PAIRS} == {"absolute", "huber"}
 
 
-@every_label_mode
-@every_pair
-def test_identity_and_norms(net, loss, labels, rng):
-    problem, theta, x, y, f, at_zero = made(net, loss, labels, rng)
-    A = nlis.dual_matrix(problem, x, y, theta=theta)
-    F = A.to_dask_array().compute()
-    np.testing.assert_allclose(F[:, -1], at_zero, rtol=1e-14, atol=1e-15)
-    tolerance = 1e-12 if problems.has_closed_form(problem, y is not None) else 1e-6
-    slack = 1e-6 * (loss == "absolute")  # of a root with a vertical tangent, whose rounding is that of a square root
-    defect = np.abs(f - at_zero - F[:, :-1] @ theta)
-    assert (defect <= (tolerance + slack) * (1 + np.abs(f) + np.abs(at_zero))).all()
-    np.testing.assert_allclose(nlis.norm_scores(A), (F**2).sum(axis=1), rtol=1e-12)
-
-
 @every_pair
 def test_leverage_is_that_of_the_dense_svd_and_row_weights_are_repetitions(net, loss, rng):
     problem, theta, x, y, _, _ = made(net, loss, "noisy", rng)
     A = nlis.dual_matrix(problem, da.from_array(x, (50, x.shape[1])), y, theta=theta)
     F = A.to_dask_array().compute()
+    np.testing.assert_allclose(nlis.norm_scores(A).compute(), (F**2).sum(axis=1), rtol=1e-12)
     factor = nlis.factorize(A)
     h = nlis.leverage_scores(A, factor).compute()
     columns = np.linalg.norm(F, axis=0)

@@ -10,10 +10,11 @@ import pytest
 import zarr
 from counting import Tasks
 from dask.base import tokenize
+from draw_oracle import plain_draw
 
 import dask_nlis as nlis
 
-SCHEMES = ("multinomial", "poisson")
+SCHEMES = ("multinomial", "stratified", "poisson", "systematic")
 each_scheme = pytest.mark.parametrize("scheme", SCHEMES)
 
 N = 500
@@ -102,7 +103,12 @@ def test_uniform_scores_have_design_effect_1(scheme):
 def test_variance_weights_are_those_of_the_scheme(scores, scheme):
     sample = nlis.draw(scores, 200, scheme=scheme, seed=0)
     w = sample.weights
-    expected = w**2 / sample.counts if scheme == "multinomial" else (1 - sample.probabilities) * w**2
+    if scheme == "stratified":
+        shares = plain_draw(scores, 200, scheme, seed=0).shares
+        lost = np.bincount(sample.draws, [1 - float(share) for share in shares])
+        expected = lost / (200 * sample.probabilities) ** 2
+    else:
+        expected = w**2 / sample.counts if scheme == "multinomial" else (1 - sample.probabilities) * w**2
     np.testing.assert_allclose(sample.variance_weights, expected, rtol=1e-12, atol=1e-12)
 
 

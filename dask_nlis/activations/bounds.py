@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.kernels.numbers import is_number
 
 Array = Any
 Secant = Callable[[Array], Array]
@@ -15,7 +16,7 @@ Secant = Callable[[Array], Array]
 def interval(lower: object, upper: object) -> tuple[float, float]:
     """Return both ends as floats, or raise unless lower <= upper holds and a finite t lies between."""
     for name, end in (("lower", lower), ("upper", upper)):
-        if isinstance(end, bool) or not isinstance(end, int | float | np.integer | np.floating):
+        if not is_number(end):
             raise InputTypeError(f"secant_bounds {name}={end!r} is {type(end).__name__}; give a number or an infinity")
     low, high = float(lower), float(upper)  # type: ignore[arg-type]
     if not (low <= high and low < math.inf and high > -math.inf):

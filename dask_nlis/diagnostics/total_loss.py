@@ -10,7 +10,8 @@ from dask_nlis import phase
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, dual_matrix, leaves, map_blocks
-from dask_nlis.matrix.tasks import overflow
+from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.tasks import naming_rows
 from dask_nlis.problem import Problem, check_theta
 
 
@@ -130,10 +131,9 @@ def loss_block(
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
             found = found.plus(leaf.finding)
-            for k, theta in enumerate(columns):
-                values = loss.value(model.predict(theta, leaf.x), leaf.y)
-                if leaf.root_weight is not None:
-                    values = values * leaf.root_weight * leaf.root_weight
+            for k, theta in enumerate(columns if leaf.counts else ()):
+                with naming_rows(leaf):
+                    values = leaf.weighted(loss.value(model.predict(theta, leaf.x), leaf.y), 2)
                 host = device.fetch(values)
                 part = float(host.sum())
                 if not np.isfinite(part):

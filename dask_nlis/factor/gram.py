@@ -13,7 +13,8 @@ from dask_nlis.device import Device, choose
 from dask_nlis.factor.sums import boxed, read_sum, shared
 from dask_nlis.kernels.linalg import gram
 from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
-from dask_nlis.matrix.tasks import matrix_rows, overflow
+from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.tasks import matrix_rows
 
 Array = Any
 

@@ -66,7 +66,7 @@ def factorize(A: Any, *, method: str = "auto") -> Factor:
     (2, 'tsqr', 2)
     """
     matrix = as_matrix(A)
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method={method!r} is not known; give one of {', '.join(map(repr, METHODS))}")
     n, p = matrix.shape
     if 8 * p * p > _LARGEST_FACTOR_BYTES:

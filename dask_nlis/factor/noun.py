@@ -90,6 +90,15 @@ class Factor:
     columns: tuple[str, ...]
     dependent: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        for name in ("r", "singular_values", "column_scale", "whitener", "correction"):
+            value = getattr(self, name)
+            if value is not None:
+                # A copy that nobody writes into; lists where the dictionary came through JSON.
+                array = np.array(value, dtype=np.float64)
+                array.setflags(write=False)
+                object.__setattr__(self, name, array)
+
     @property
     def score_tolerance(self) -> float:
         """How far above 1 rounding may bring a score: 100 kappa eps, of a Gram matrix 100 kappa^2 eps; >= 1e-12."""
@@ -164,7 +173,7 @@ class Factor:
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Factor":
-        """Rebuild a factor from `to_dict`."""
+        """Rebuild a factor from `to_dict`, its arrays as arrays or as the lists that JSON makes of them."""
         factor: Factor = from_dict(found, {"Factor": Factor})
         return factor
 

@@ -183,4 +183,6 @@ def _spread(r: np.ndarray, exponents: np.ndarray, kept: np.ndarray) -> np.ndarra
 
 def _check_rank(rank: int) -> None:
     if not rank:
-        raise InputError("all rows of the matrix are zero, so no row has leverage; check theta and the data")
+        raise InputError(
+            "all rows of the matrix are zero, so no row has leverage; check theta, sample_weight and the data"
+        )

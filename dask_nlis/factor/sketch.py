@@ -10,7 +10,8 @@ from dask_nlis.factor.sums import boxed, check_finite_factor, read_sum
 from dask_nlis.kernels.linalg import Spectrum, r_factor
 from dask_nlis.kernels.sketch import BANDS, STREAMS, entries, sketch_size, sketched
 from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
-from dask_nlis.matrix.tasks import matrix_rows, overflow
+from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.tasks import matrix_rows
 
 
 class Sketch(NamedTuple):

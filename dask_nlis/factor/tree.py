@@ -21,7 +21,8 @@ from dask_nlis.device import choose
 from dask_nlis.factor.sums import check_finite_factor, shared
 from dask_nlis.kernels.linalg import merge_r, r_factor
 from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, leaves, map_blocks
-from dask_nlis.matrix.tasks import matrix_rows, overflow
+from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.tasks import matrix_rows
 
 
 class Partial(NamedTuple):

@@ -6,6 +6,7 @@ from dask_nlis.intake.open_rows import open_rows
 from dask_nlis.intake.opened import LARGEST_INTEGER, Opened, in_memory, open_array
 from dask_nlis.intake.rows import Rows, take_in
 from dask_nlis.intake.standardize import Standardization, Standardized, standardize
+from dask_nlis.intake.tables import read_table, write_table
 from dask_nlis.intake.zarr_files import (
     ScoreRecord,
     create_scores,
@@ -36,6 +37,7 @@ __all__ = [
     "open_rows",
     "open_stored",
     "open_zarr",
+    "read_table",
     "regular",
     "score_record",
     "scratch_scores",
@@ -43,4 +45,5 @@ __all__ = [
     "take_in",
     "write_rows",
     "write_scores",
+    "write_table",
 ]

@@ -10,6 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from dask_nlis.kernels import wide
+
 _LIMB = 31
 _MASK = np.uint64(2**_LIMB - 1)
 
@@ -19,10 +21,19 @@ STREAMS = {"multinomial": 1, "stratified": 2, "poisson": 3, "systematic": 4}
 #: Bits of a float64 significand.
 _MANTISSA = 53
 
+#: Mantissas in [1/2, 1) split in halves of an octave.
+_ROOT_HALF = 0.5**0.5
 
-def stream_key(seed: int, stage: int, scheme: str) -> np.ndarray:
-    """128-bit Philox key of one (seed, stage, scheme)."""
-    return np.random.SeedSequence([seed, stage, STREAMS[scheme]]).generate_state(2, np.uint64)
+#: Half-octave bin of the largest score; bin 0 takes all below 2^-32 of it.
+LAST_BIN = 64
+
+
+def stream_key(seed: int, stage: int, scheme: str, group: int | None = None) -> np.ndarray:
+    """128-bit Philox key of one (seed, stage, scheme), or of one group of rows in it."""
+    # Ends in what is no scheme, so that no group of one seed has the stream of another, longer seed.
+    spawned = () if group is None else (group, 2**32 - 1)
+    sequence = np.random.SeedSequence([seed, stage, STREAMS[scheme]], spawn_key=spawned)
+    return sequence.generate_state(2, np.uint64)
 
 
 def largest_exponent(largest: float) -> int:
@@ -50,36 +61,78 @@ def limb_sum(q: np.ndarray) -> int:
     return (int((q >> np.uint64(_LIMB)).sum(dtype=np.uint64)) << _LIMB) + int((q & _MASK).sum(dtype=np.uint64))
 
 
-def locate_targets(q: np.ndarray, targets: Sequence[int]) -> np.ndarray:
-    """Row of each target: the first i with q_0 + ... + q_i > target, for targets below the sum of q.
+def locate_targets(q: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Row of each target, (m,), and how far below the row's end it lies, uint64 (m,) in [1, q of the row].
 
-    Zero rows are never found, for their cumulated sum equals the one before.
+    The row is the first i with q_0 + ... + q_i > target; targets are words (m, 2) below the sum of q. Zero rows
+    are never found, for their cumulated sum equals the one before.
     """
     high, low = np.cumsum(q >> np.uint64(_LIMB), dtype=np.uint64), np.cumsum(q & _MASK, dtype=np.uint64)
     high, low = high + (low >> np.uint64(_LIMB)), low & _MASK
-    t_high = np.array([int(t) >> _LIMB for t in targets], dtype=np.uint64)
-    t_low = np.array([int(t) & int(_MASK) for t in targets], dtype=np.uint64)
+    t_high = targets[:, 0] << np.uint64(64 - _LIMB) | targets[:, 1] >> np.uint64(_LIMB)
+    t_low = targets[:, 1] & _MASK
     first, last = np.searchsorted(high, t_high, side="left"), np.searchsorted(high, t_high, side="right")
     rows = last.copy()
     for k in np.flatnonzero(last > first):  # equal high limbs: the low limb decides
         rows[k] = first[k] + np.searchsorted(low[first[k] : last[k]], t_low[k], side="right")
-    return rows
+    # Modulo 2^64 exact, for the distance is below 2^62.
+    return rows, ((high[rows] - t_high) << np.uint64(_LIMB)) + low[rows] - t_low
 
 
-def multinomial_targets(total: int, size: int, key: np.ndarray) -> list[int]:
-    """`size` independent integers uniform on [0, total): Philox words of total.bit_length() bits, rejected from total up.
+def uniform_targets(total: int, size: int, key: np.ndarray) -> np.ndarray:
+    """`size` independent whole numbers uniform on [0, total), as words (size, 2); those of one key are nested in `size`.
 
-    Targets of one key are nested in `size`.
+    r, 128 bits of Philox, becomes floor(r total / 2^128), rejected, hardly ever, where that would favour some number
+    (Lemire 2019). So a total that differs in its last digits, as sums of rounded scores do, moves every target in its
+    last digits only; bits of the length of the total would all change where it crosses a power of two.
     """
-    bits = total.bit_length()
     philox = np.random.Philox(key=key)
-    targets: list[int] = []
-    while len(targets) < size:
-        # Two 64-bit words a candidate, whatever the bits, so that candidates do not shift with the total's length.
-        words = philox.random_raw(2 * max(64, 2 * (size - len(targets)))).reshape(-1, 2)
-        candidates = ((int(a) << 64 | int(b)) >> (128 - bits) for a, b in words)
-        targets.extend(c for c in candidates if c < total)
-    return targets[:size]
+    favoured = wide.from_whole([2**128 % total])
+    found, n_found = [np.empty((0, 2), dtype=np.uint64)], 0
+    while n_found < size:
+        candidates, remainders = wide.scaled(philox.random_raw(2 * (size - n_found)).reshape(-1, 2), total)
+        found.append(candidates[~wide.less(remainders, favoured)])
+        n_found += len(found[-1])
+    return np.concatenate(found)
+
+
+def slice_targets(total: int, size: int, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One target in each of `size` equal slices of [0, total): floor((k total + r_k) / size), ascending words.
+
+    `offsets` are the r_k in [0, total), (size, 2), or one r for all slices, (1, 2). Over all r each whole number
+    is hit exactly `size` times in all. Also returns (r_k - remainder) / total, (size,): where in its slice, as a
+    share of the slice, the target begins.
+    """
+    number = np.arange(size, dtype=np.uint64)
+    quotient, remainder = divmod(total, size)
+    # Split so that nothing exceeds 128 bits: k total = size k quotient + k remainder.
+    inner, rest = wide.divided(wide.plus(wide.times(remainder, number), offsets), size)
+    where = (wide.to_float(offsets) - rest) / float(total)
+    return wide.plus(wide.times(quotient, number), inner), where
+
+
+def half_octaves(scores: np.ndarray, largest: float) -> np.ndarray:
+    """Bin of each score, (m,) uint8: two bins an octave, their edges at 2^k and 2^k sqrt(1/2) whatever the scores.
+
+    Counted so that the bin of the largest score is `LAST_BIN`; what lies deeper than 2^-32 below it shares bin 0.
+    """
+    mantissa, exponent = np.frexp(np.append(scores, largest))
+    place = 2 * exponent.astype(np.int64) + (mantissa >= _ROOT_HALF)
+    return np.clip(place[:-1] - place[-1] + LAST_BIN, 0, LAST_BIN).astype(np.uint8)
+
+
+def bin_sums(q: np.ndarray, bins: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Non-empty bins, (k,) uint8, and the sum of q in each as high 2^31 + low: (k,) uint64 and (k,) uint32."""
+    order = np.argsort(bins, kind="stable")
+    present, first = np.unique(bins[order], return_index=True)
+    if not len(present):
+        return np.empty(0, np.uint8), np.empty(0, np.uint64), np.empty(0, np.uint32)
+    sorted_q = q[order]
+    high = np.add.reduceat(sorted_q >> np.uint64(_LIMB), first, dtype=np.uint64)
+    low = np.add.reduceat(sorted_q & _MASK, first, dtype=np.uint64)
+    high, low = high + (low >> np.uint64(_LIMB)), low & _MASK
+    some = (high > 0) | (low > 0)
+    return present[some].astype(np.uint8), high[some], low[some].astype(np.uint32)
 
 
 def row_uniforms(key: np.ndarray, start: int, n: int) -> np.ndarray:
@@ -104,6 +157,19 @@ def exponent_sums(scores: np.ndarray) -> dict[int, tuple[int, int]]:
         part = whole[place == k] if counts[k] < len(whole) else whole
         out[low + int(k)] = (int(counts[k]), limb_sum(part))
     return out
+
+
+def packed(sums: Mapping[int, tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`exponent_sums` in little memory, 26 bytes an exponent: exponents, counts and totals as words (k, 2)."""
+    counts, totals = zip(*sums.values(), strict=True) if sums else ((), ())
+    return np.array(list(sums), np.int16), np.array(counts, np.int64), wide.from_whole(totals)
+
+
+def unpacked(parts: tuple[np.ndarray, np.ndarray, np.ndarray]) -> dict[int, tuple[int, int]]:
+    """`exponent_sums` from `packed`."""
+    exponents, counts, totals = parts
+    pairs = zip(counts.tolist(), wide.to_whole(totals), strict=True)
+    return dict(zip(exponents.tolist(), pairs, strict=True))
 
 
 def merge_sums(parts: Sequence[Mapping[int, tuple[int, int]]]) -> dict[int, tuple[int, int]]:
@@ -163,3 +229,21 @@ def poisson_scale(
             break
         certain, rest = certain + 1, rest - whole
     return float(Fraction(size - certain, rest) / Fraction(2) ** (low - _MANTISSA - unit))
+
+
+def certain_whole(
+    sums: Mapping[int, tuple[int, int]], size: int, boundary: int, inside: np.ndarray
+) -> tuple[int, int, int]:
+    """Whole numbers q that are certain in a systematic draw of `size`: (smallest certain, how many, sum of the rest).
+
+    The largest is set apart while q times what is left to draw reaches the sum of what is left. Arguments as in
+    `poisson_scale`, for whole numbers in place of scores.
+    """
+    n_certain = sum(count for exponent, (count, _) in sums.items() if exponent > boundary)
+    rest = int(exact_total({e: part for e, part in sums.items() if e <= boundary}))
+    smallest = 1 << boundary  # all above the boundary bin
+    for q in map(int, np.sort(inside)[::-1]):
+        if n_certain == size or q * (size - n_certain) < rest:
+            break
+        n_certain, rest, smallest = n_certain + 1, rest - q, q
+    return smallest, n_certain, rest

@@ -43,7 +43,7 @@ class AbsoluteError:
     response = protocol.as_predicted
 
     def __post_init__(self) -> None:
-        if self.on_singular not in ("raise", "zero"):
+        if not isinstance(self.on_singular, str) or self.on_singular not in ("raise", "zero"):
             raise InputError(f"AbsoluteError on_singular={self.on_singular!r} is not known; give 'raise' or 'zero'")
 
     def value(self, prediction: Array, y: Array) -> Array:

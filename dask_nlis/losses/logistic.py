@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.activations import expit
@@ -49,10 +50,11 @@ class LogisticLoss:
     singular = protocol.never_singular
 
     def __post_init__(self) -> None:
-        given = tuple(self.labels) if isinstance(self.labels, Sequence) else self.labels
-        if given not in _ALLOWED:
+        given = self.labels.tolist() if isinstance(self.labels, np.ndarray) else self.labels
+        pair = tuple(given) if isinstance(given, Sequence) else ()
+        if pair not in _ALLOWED:
             raise InputError(f"LogisticLoss labels={self.labels!r} is not allowed; give (0, 1) or (-1, 1)")
-        object.__setattr__(self, "labels", _ALLOWED[_ALLOWED.index(given)])
+        object.__setattr__(self, "labels", _ALLOWED[_ALLOWED.index(pair)])
 
     def check_labels(self, y: Array) -> tuple[Array, str, str] | None:
         """Labels other than the two declared."""

@@ -7,16 +7,21 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.kernels.numbers import is_number
 from dask_nlis.losses import protocol
 from dask_nlis.nouns import noun
 
 Array = Any
 
 
-def _check_delta(name: str, delta: object) -> float:
-    if isinstance(delta, bool) or not isinstance(delta, int | float | np.number):
+#: Smallest delta: below it a float64 has not all its digits.
+_SMALLEST = float(np.finfo(np.float64).smallest_normal)
+
+
+def _check_delta(name: str, delta: Any) -> float:
+    if not is_number(delta):
         raise InputTypeError(f"{name} delta={delta!r} is {type(delta).__name__}; give a positive number")
-    if not 0 < delta < math.inf:
+    if not _SMALLEST <= delta < math.inf:
         raise InputError(f"{name} delta={delta!r} is not allowed; give a positive finite number, in the units of y")
     return float(delta)
 
@@ -60,6 +65,7 @@ class Huber:
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", _check_delta("Huber", self.delta))
 
+    @np.errstate(over="ignore")
     def value(self, prediction: Array, y: Array) -> Array:
         """Return m (2 |t| - m) with m = min(|t|, delta)."""
         xp = array_namespace(prediction)
@@ -142,6 +148,7 @@ class PseudoHuber:
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", _check_delta("PseudoHuber", self.delta))
 
+    @np.errstate(over="ignore")
     def value(self, prediction: Array, y: Array) -> Array:
         """Return the square of the root: S - 1 would cancel near t = 0."""
         root = self.root(prediction, y)
@@ -191,4 +198,7 @@ class PseudoHuber:
 
     def _shrink(self, length: Array) -> Array:
         """Root over residual, sqrt(2 / (1 + S))."""
-        return math.sqrt(2) * math.sqrt(self.delta) / array_namespace(length).sqrt(self.delta + length)
+        # Halves of large lengths, so that their sum stays finite; half of the smallest would be 0.
+        part = 0.5 if self.delta > 1 else 1.0
+        half = array_namespace(length).sqrt(part * self.delta + part * length)
+        return math.sqrt(2 * part) * math.sqrt(self.delta) / half

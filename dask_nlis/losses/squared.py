@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.losses import protocol
@@ -27,6 +28,7 @@ class SquaredError:
     singular = protocol.never_singular
     response = protocol.as_predicted
 
+    @np.errstate(over="ignore")
     def value(self, prediction: Array, y: Array) -> Array:
         """(prediction - y)^2."""
         residual = prediction - y

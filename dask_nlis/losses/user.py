@@ -10,6 +10,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.kernels.calls import called, name_of
 from dask_nlis.losses import protocol
 from dask_nlis.nouns import noun
 
@@ -91,7 +92,7 @@ class CustomLoss:
 
     def _summary(self) -> dict[str, Any]:
         names = ("value", "derivative", "curvature")
-        return {k: _name(f) for k, f in zip(names, self.functions, strict=True) if f is not None}
+        return {k: name_of(f) for k, f in zip(names, self.functions, strict=True) if f is not None}
 
     def value(self, prediction: Array, y: Array) -> Array:
         """Return the user's value, refused where it is negative."""
@@ -99,9 +100,15 @@ class CustomLoss:
         found = self._call(0, prediction, y)
         negative = found < -8 * _EPS * (1 + xp.abs(prediction) + xp.abs(y))
         if bool(xp.any(negative)):
+            place = int(xp.argmax(xp.astype(negative, xp.int8)))
+
+            def at(values: Array) -> float:
+                return float(xp.reshape(values, (-1,))[place])
+
             raise InputError(
-                f"CustomLoss value {_name(self.functions[0])} returned {float(xp.min(found)):.6g}; losses must be >= 0: "
-                "give a deviance in place of a log-likelihood"
+                f"CustomLoss value {name_of(self.functions[0])} returned {at(found):.6g} at prediction {at(prediction):.6g}, "
+                f"y {at(y):.6g}; losses must be >= 0: give a deviance in place of a log-likelihood",
+                row=place,
             )
         return xp.where(found < 0, xp.zeros_like(found), found)
 
@@ -160,18 +167,8 @@ class CustomLoss:
     def _call(self, which: int, prediction: Array, y: Array) -> Array:
         function = self.functions[which]
         assert function is not None  # the caller has looked
-        found = function(prediction, y)
-        if getattr(found, "shape", None) != prediction.shape:
-            came = f"shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
-            raise InputError(
-                f"CustomLoss {('value', 'derivative', 'curvature')[which]} {_name(function)} returned {came} for arrays of "
-                f"shape {prediction.shape}; return one number a row"
-            )
-        return found
-
-
-def _name(function: Any) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)
+        label = f"CustomLoss {('value', 'derivative', 'curvature')[which]}"
+        return called(label, function, prediction, y, shape=tuple(prediction.shape))
 
 
 def _check_travels(name: str, function: Any) -> None:
@@ -186,7 +183,7 @@ def _check_travels(name: str, function: Any) -> None:
         inner = type(owner)
     if not isinstance(inner, np.ufunc) and not _importable(inner if hasattr(inner, "__qualname__") else type(inner)):
         raise InputTypeError(
-            f"CustomLoss {name}={_name(function)} cannot be pickled, so no worker could call it; "
+            f"CustomLoss {name}={name_of(function)} cannot be pickled, so no worker could call it; "
             "give a function defined with def at the top level of a module"
         )
 

@@ -1,9 +1,10 @@
 """X, y, theta -> a tall matrix of one row a data row, never formed as a whole."""
 
 from dask_nlis.matrix.constructors import as_matrix, dual_matrix, reference_matrix
+from dask_nlis.matrix.findings import Finding, check_finite
 from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule
 from dask_nlis.matrix.tall import TallMatrix, map_blocks
-from dask_nlis.matrix.tasks import Finding, Job, check_finite, leaves
+from dask_nlis.matrix.tasks import Job, leaves
 
 __all__ = [
     "Dual",

@@ -24,11 +24,12 @@ def reference_matrix(
     device: str | None = None,
     block_bytes: int | None = None,
 ) -> TallMatrix:
-    """Rows [x_i, 1 | f_i(0)] that need no theta: X (n, d), y (n,) -> lazy (n, p + 1). Reads nothing.
+    """Rows [x_i, 1 | f_i(0)] that need no theta: X (n, d), y (n,) -> lazy (n, d + 2). Reads nothing.
 
-    The dual matrix with every slope replaced by its sign; at theta = 0 a single-index model with squared
-    error has exactly this leverage where phi'(0) is not 0. For squared error the last column is phi(0) - y;
-    without y it is phi(0) and the loss is left out.
+    The row as the model sees it, with a 1 where the model has any bias (otherwise (n, d + 1)), then f_i(0). For one
+    linear index this is the dual matrix with every slope replaced by its sign; at theta = 0 a single-index model
+    with squared error has exactly this leverage where phi'(0) is not 0. For squared error the last column is
+    phi(0) - y; without y it is phi(0) and the loss is left out.
 
     Parameters
     ----------

@@ -3,28 +3,24 @@
 Only float64 sub-blocks of about a megabyte exist at a time; X stays in the type it was stored in.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis.activations import Identity
 from dask_nlis.device import Device, choose, sub_block_rows
-from dask_nlis.errors import IdentityResidualError, InputError, NonFiniteError, ZeroLossSingularityError
+from dask_nlis.errors import IdentityResidualError, InputError, ZeroLossSingularityError
 from dask_nlis.intake import LARGEST_INTEGER
 from dask_nlis.losses import Loss
+from dask_nlis.matrix.findings import LABEL, NAMED, ROW, WEIGHT, Finding, Y, check_finite, overflow
 from dask_nlis.matrix.rules import Dual, Reference, Rule
+from dask_nlis.matrix.spoilers import spoiled
 from dask_nlis.nouns import noun
 from dask_nlis.problem import singular
 
 Array = Any
-
-#: Columns that are not features, in a Finding.
-_Y, _WEIGHT, _ROW, _LABEL = -1, -2, -3, -4
-
-#: Values of y that a message names.
-_NAMED = 5
 
 
 @noun
@@ -38,69 +34,6 @@ class Job:
     device: str
 
 
-class Finding(NamedTuple):
-    """Cells of some rows that are not finite or not allowed: how many rows, the first (global) row, its column.
-
-    With them the rows dropped and, for labels that the loss does not allow, what they are, a remedy, and some of them,
-    the first first. For rows that are integrals: the most nodes that one took, and the largest identity residual.
-    """
-
-    n_bad: int = 0
-    row: int = -1
-    column: int = 0
-    n_dropped: int = 0
-    fault: tuple[str, str] = ("", "")
-    values: tuple[float, ...] = ()
-    nodes: int = 0
-    residual: float = 0.0
-
-    def plus(self, other: "Finding") -> "Finding":
-        """Findings of two sets of rows together."""
-        known = sorted((f for f in (self, other) if f.n_bad), key=lambda f: f.row)
-        first = known[0] if known else self
-        values = tuple(dict.fromkeys(value for f in known for value in f.values))[:_NAMED]
-        return Finding(
-            self.n_bad + other.n_bad,
-            first.row,
-            first.column,
-            self.n_dropped + other.n_dropped,
-            first.fault,
-            values if first.column == _LABEL else (),
-            max(self.nodes, other.nodes),
-            max(self.residual, other.residual),
-        )
-
-
-def check_finite(finding: Finding, names: Sequence[str], scope: str = "in its block") -> None:
-    """Raise an error naming the first row, its column and the number of rows that are not as they must be, if any.
-
-    NonFiniteError for cells, weights and rows that are not finite, InputError for labels that the loss does not allow.
-    """
-    if not finding.n_bad:
-        return
-    count = f"{finding.n_bad:,} row{'s' if finding.n_bad > 1 else ''} {scope}"
-    if finding.column == _ROW:
-        raise NonFiniteError(
-            f"X, finite at row {finding.row}, overflows in the model ({count}); bring theta or the columns to smaller units"
-        )
-    if finding.column == _WEIGHT:
-        raise NonFiniteError(
-            f"sample_weight is negative or not finite at row {finding.row} ({count}); give weights >= 0"
-        )
-    if finding.column == _LABEL:
-        first, *others = (f"{value:g}" for value in finding.values)
-        more = f", also {', '.join(others)}" if others else ""
-        raise InputError(
-            f"y holds labels {finding.fault[0]} first at row {finding.row} (value {first}{more}; {count}); "
-            f"{finding.fault[1]}"
-        )
-    where = "y" if finding.column == _Y else f"X, column {finding.column} ({names[finding.column]!r}),"
-    raise NonFiniteError(
-        f"{where} is not finite, or too large an integer for float64, at row {finding.row} ({count}); "
-        "clean it or give missing='drop'"
-    )
-
-
 class Leaf(NamedTuple):
     """A sub-block: its place in the block, its first (global) row, its data on the device and what was found in it."""
 
@@ -110,6 +43,20 @@ class Leaf(NamedTuple):
     y: Array | None
     root_weight: Array | None
     finding: Finding
+    counts: bool = True  # whether any row has a weight
+
+    def weighted(self, values: Array, power: int = 1) -> Array:
+        """Rows (m, p) or values (m,) times the roots of the row weights to a power; exactly 0 where the weight is.
+
+        Not a product alone: a model may be infinite where no row counts.
+        """
+        if self.root_weight is None:
+            return values
+        root = self.root_weight if values.ndim == 1 else self.root_weight[:, None]
+        for _ in range(power):
+            values = values * root
+        xp = array_namespace(values)
+        return xp.where(root > 0, values, xp.zeros_like(values))
 
 
 Form = Callable[[Array, Array | None], Array]
@@ -127,9 +74,10 @@ def leaves(
 ) -> Iterator[Leaf]:
     """Cut a block into sub-blocks on the device; rows with input that is not finite or not allowed are reported.
 
-    Those rows, and rows of weight 0, are replaced by a zero row with a label to which no loss objects.
+    Those rows, and rows of weight 0, are replaced by a row of the sub-block that counts, so that no function of the
+    user meets what is not there; `Leaf.weighted` makes them 0.
     """
-    loss, harmless = _loss_of(job.rule)
+    loss = job.rule.problem.loss if isinstance(job.rule, Dual | Reference) else None
     step = sub_block_rows(device.kind, job.n_matrix_columns, reducing=reducing)
     labels = None if y is None else y.reshape(-1)
     weights = None if weight is None else weight.reshape(-1)
@@ -144,8 +92,9 @@ def leaves(
             root = np.where(bad, 0.0, 1.0 if root is None else root)
         if root is not None and not root.all():
             keep = root > 0
-            columns = np.where(keep[:, None], columns, 0.0)
-            label = None if label is None else np.where(keep, label, harmless)
+            stand_in = int(np.argmax(keep))
+            columns = np.where(keep[:, None], columns, columns[stand_in])
+            label = None if label is None else np.where(keep, label, label[stand_in])
         root = None if root is None else np.sqrt(root)
         yield Leaf(
             place,
@@ -154,6 +103,7 @@ def leaves(
             None if label is None else device.put(label),
             None if root is None else device.put(root),
             finding,
+            root is None or bool(root.any()),
         )
 
 
@@ -164,13 +114,6 @@ def _float64(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
         return np.where((values > LARGEST_INTEGER) | (values < -LARGEST_INTEGER), np.nan, cast)
     return cast
-
-
-def _loss_of(rule: Rule) -> tuple[Loss | None, float]:
-    """Loss behind the rows, and a label that it allows and that lies off phi(0), where a root may have no slope."""
-    if not isinstance(rule, Dual | Reference):
-        return None, 0.0
-    return rule.problem.loss, getattr(rule.problem.model, "activation", Identity()).at_zero + 1.0
 
 
 def _inspect(
@@ -189,29 +132,57 @@ def _inspect(
     empty = bad_weight | bad_label | bad_cells.any(axis=1)
     wrong = np.zeros(len(x), dtype=bool) if refused is None else refused & ~bad_label
     drop = missing == "drop" and not bad_weight.any()
-    named = wrong & ~empty if drop else wrong | empty
+    named = wrong & ~empty if drop else bad_weight if missing == "drop" else wrong | empty
     n_dropped = int(empty.sum()) if drop else 0
     if not named.any():
         return (empty, Finding(n_dropped=n_dropped)) if empty.any() else (None, Finding())
     row = int(np.argmax(named))
-    if checked is not None and y is not None and not empty[row]:
-        values = tuple(dict.fromkeys([float(y[row]), *np.unique(y[wrong])[:_NAMED].tolist()]))[:_NAMED]
-        return wrong | empty, Finding(int(named.sum()), start + row, _LABEL, n_dropped, checked[1:], values)
-    column = int(np.argmax(bad_cells[row])) if bad_cells[row].any() else _Y if bad_label[row] else _WEIGHT
+    if checked is not None and y is not None and wrong[row] and not empty[row]:
+        values = tuple(dict.fromkeys([float(y[row]), *np.unique(y[wrong])[:NAMED].tolist()]))[:NAMED]
+        return wrong | empty, Finding(int(named.sum()), start + row, LABEL, n_dropped, checked[1:], values)
+    if bad_weight[row] and missing == "drop":
+        column = WEIGHT
+    else:
+        column = int(np.argmax(bad_cells[row])) if bad_cells[row].any() else Y if bad_label[row] else WEIGHT
     return named | empty, Finding(int(named.sum()), start + row, column, n_dropped)
 
 
 def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
     """Rows of the matrix for a leaf, times the roots of the row weights, (m, p); and what was found in the leaf."""
-    if isinstance(job.rule, Dual) and leaf.y is not None and job.rule.problem.loss.may_be_singular:
-        _check_slopes(job.rule, leaf, leaf.y)
-    found = leaf.finding
-    if job.rule.exact(leaf.y is not None):
-        rows = job.rule.rows(leaf.x, leaf.y)
-    else:
-        rows, nodes, residual = job.rule.ray(leaf.x, leaf.y)
-        found = found._replace(nodes=nodes, residual=_checked(residual, leaf, job.rule.tolerance))
-    return rows if leaf.root_weight is None else rows * leaf.root_weight[:, None], found
+    xp = array_namespace(leaf.x)
+    if not leaf.counts:
+        return xp.zeros((leaf.x.shape[0], job.n_matrix_columns), dtype=leaf.x.dtype), leaf.finding
+    with naming_rows(leaf):
+        if isinstance(job.rule, Dual) and leaf.y is not None and job.rule.problem.loss.may_be_singular:
+            _check_slopes(job.rule, leaf, leaf.y)
+        found = leaf.finding
+        if job.rule.exact(leaf.y is not None):
+            rows = job.rule.rows(leaf.x, leaf.y)
+        else:
+            rows, nodes, residual = job.rule.ray(leaf.x, leaf.y)
+            known = xp.isfinite(residual)
+            # Where f(theta) or f(0) overflows the identity says nothing about the row.
+            rows = xp.where(known[:, None], rows, xp.nan * xp.ones_like(rows))
+            residual = xp.where(known, residual, xp.zeros_like(residual))
+            found = found._replace(nodes=nodes, residual=_checked(residual, leaf, job.rule.tolerance))
+        rows = leaf.weighted(rows)
+        wrong = spoiled(job.rule, leaf.x, leaf.y, rows)
+    if wrong is None:
+        return rows, found
+    first, count = int(xp.argmax(xp.astype(wrong.rows, xp.int8))), int(xp.count_nonzero(wrong.rows))
+    found = found.plus(Finding(count, leaf.row + first, ROW, fault=(wrong.by, "")))
+    return xp.where(wrong.rows[:, None], xp.zeros_like(rows), rows), found  # reported once
+
+
+@contextmanager
+def naming_rows(leaf: Leaf) -> Iterator[None]:
+    """Turn the place in a leaf that an InputError knows into the row of X."""
+    try:
+        yield
+    except InputError as error:
+        if error.row is None:
+            raise
+        raise InputError(f"row {leaf.row + error.row}: {error}") from error
 
 
 def _checked(residual: Array, leaf: Leaf, tolerance: float) -> float:
@@ -231,6 +202,8 @@ def _check_slopes(rule: Dual, leaf: Leaf, y: Array) -> None:
     """Raise where the root of the loss has no slope between phi(0) and the prediction: such a row has no adjoint."""
     theta = array_namespace(leaf.x).asarray(np.array(rule.theta))
     mask = singular(rule.problem, theta, leaf.x, y)
+    if leaf.root_weight is not None:
+        mask = mask & (leaf.root_weight > 0)
     if not bool(mask.any()):
         return
     first = leaf.row + int(mask.argmax())
@@ -238,12 +211,6 @@ def _check_slopes(rule: Dual, leaf: Leaf, y: Array) -> None:
         f"y equals the prediction and phi(0) at row {first} ({int(mask.sum()):,} of {len(mask):,} rows from row "
         f"{leaf.row}), where {rule.problem.loss!r} has no slope; move theta, give on_singular='zero', or PseudoHuber"
     )
-
-
-def overflow(rows: np.ndarray, start: int) -> Finding:
-    """Report rows (or values of rows) that are not finite though their input was."""
-    bad = ~np.isfinite(rows) if rows.ndim == 1 else ~np.isfinite(rows).all(axis=1)
-    return Finding(int(bad.sum()), start + int(np.argmax(bad)), _ROW) if bad.any() else Finding()
 
 
 def rows_block(x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, *, job: Job) -> np.ndarray:

@@ -6,8 +6,9 @@ from typing import Any, Protocol
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.errors import InputError
 from dask_nlis.kernels.linalg import squared_row_norms
+from dask_nlis.models import checks
 
 Array = Any
 
@@ -18,12 +19,6 @@ class HasIntercept(Protocol):
     @property
     def intercept(self) -> bool:
         """Whether a constant is added to the index."""
-
-
-def check_intercept(name: str, intercept: object) -> None:
-    """Raise unless the intercept is a bool."""
-    if not isinstance(intercept, bool):
-        raise InputTypeError(f"{name} intercept={intercept!r} is {type(intercept).__name__}; give True or False")
 
 
 def n_parameters(model: HasIntercept, d: int) -> int:
@@ -38,16 +33,20 @@ def parameter_names(model: HasIntercept, feature_names: Sequence[str]) -> tuple[
 
 def unpack(model: HasIntercept, theta: np.ndarray) -> dict[str, np.ndarray]:
     """Split theta into coef (d,) and, where there is one, intercept ()."""
+    theta = checks.vector(theta)
     return {"coef": theta[:-1], "intercept": theta[-1]} if model.intercept else {"coef": theta}
 
 
 def pack(model: HasIntercept, **parts: object) -> np.ndarray:
     """Join coef and intercept into theta."""
     wanted = {"coef", "intercept"} if model.intercept else {"coef"}
-    if set(parts) != wanted:
-        raise InputError(f"pack got {', '.join(sorted(parts)) or 'nothing'}; give {' and '.join(sorted(wanted))}")
-    coef = np.asarray(parts["coef"], dtype=np.float64)
-    return np.append(coef, np.asarray(parts["intercept"], dtype=np.float64)) if model.intercept else coef.copy()
+    checks.check_parts(parts, sorted(wanted))
+    coef = np.array(parts["coef"], dtype=np.float64)
+    intercept = np.asarray(parts.get("intercept", ()), dtype=np.float64)
+    if coef.ndim != 1 or intercept.size != model.intercept:
+        also = f" and intercept {intercept.shape}; give (d,) and one number" if model.intercept else "; give (d,)"
+        raise InputError(f"pack got coef {coef.shape}{also}")
+    return np.append(coef, intercept)
 
 
 def inputs(model: HasIntercept, x: Array) -> Array:

@@ -9,7 +9,8 @@ from array_api_compat import array_namespace
 from dask_nlis.activations import Activation, Identity
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.models import indexed
+from dask_nlis.kernels.numbers import is_whole
+from dask_nlis.models import checks, indexed
 from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
 
@@ -58,9 +59,10 @@ class DeepReluNetwork:
             raise InputTypeError(
                 f"DeepReluNetwork widths={self.widths!r} is no sequence; give one such as (64, 32)"
             ) from cause
-        if not widths or any(isinstance(w, bool) or not isinstance(w, int) or w < 1 for w in widths):
+        if not widths or any(not is_whole(w) or w < 1 for w in widths):
             raise InputError(f"DeepReluNetwork widths={self.widths!r} is not allowed; give positive integers")
-        object.__setattr__(self, "widths", widths)
+        object.__setattr__(self, "widths", tuple(map(int, widths)))
+        checks.check_activation("DeepReluNetwork", self.activation)
 
     @property
     def degree(self) -> float:
@@ -85,21 +87,36 @@ class DeepReluNetwork:
 
     def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """Split theta into W1, W2, ..., a."""
-        layers = self._layers(np.asarray(theta))
+        flat = checks.vector(theta)
+        layers = self._layers(flat)
+        if sum(layer.size for layer in layers) != len(flat) or not layers[0].size:
+            raise InputError(
+                f"theta has {len(flat)} entries; give {self.widths[0]} d + {self._behind_the_first()}, d >= 1"
+            )
         named = {f"W{k}": layer for k, layer in enumerate(layers[:-1], start=1)}
         return named | {"a": layers[-1][0]}
 
     def pack(self, **parts: object) -> np.ndarray:
         """Join W1, W2, ..., a into theta."""
         wanted = [*(f"W{k}" for k in range(1, len(self.widths) + 1)), "a"]
-        if set(parts) != set(wanted):
-            raise InputError(f"pack got {', '.join(sorted(parts)) or 'nothing'}; give {', '.join(wanted)}")
-        return np.concatenate([np.asarray(parts[name], dtype=np.float64).ravel() for name in wanted])
+        checks.check_parts(parts, wanted)
+        layers = [np.asarray(parts[name], dtype=np.float64) for name in wanted]
+        d = layers[0].shape[1] if layers[0].ndim == 2 else 0
+        for name, layer, shape in zip(wanted, layers, self._shapes(d), strict=True):
+            expected = shape[1:] if name == "a" else shape
+            if layer.shape != expected or not layer.size:
+                raise InputError(
+                    f"pack got {name} of shape {layer.shape}; give {expected if d else (self.widths[0], 'd')}"
+                )
+        return np.concatenate([layer.ravel() for layer in layers])
+
+    def _behind_the_first(self) -> int:
+        """Parameters of all layers but the first."""
+        return sum(w * v for w, v in zip(self.widths[1:], self.widths[:-1], strict=True)) + self.widths[-1]
 
     def _layers(self, theta: Array) -> list[Array]:
         xp = array_namespace(theta)
-        inner = sum(w * v for w, v in zip(self.widths[1:], self.widths[:-1], strict=True)) + self.widths[-1]
-        d = (theta.shape[0] - inner) // self.widths[0]
+        d = max(0, theta.shape[0] - self._behind_the_first()) // self.widths[0]
         layers, start = [], 0
         for rows, columns in self._shapes(d):
             layers.append(xp.reshape(theta[start : start + rows * columns], (rows, columns)))

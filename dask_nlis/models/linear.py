@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from dask_nlis.activations import Identity
-from dask_nlis.models import affine, indexed
+from dask_nlis.models import affine, checks, indexed
 from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
 
@@ -44,4 +44,4 @@ class Linear:
     at_zero = indexed.at_zero
 
     def __post_init__(self) -> None:
-        affine.check_intercept("Linear", self.intercept)
+        object.__setattr__(self, "intercept", checks.flag("Linear", "intercept", self.intercept))

@@ -9,7 +9,8 @@ from array_api_compat import array_namespace
 from dask_nlis.activations import Activation, Identity, LeakyRelu, Relu, SquaredRelu
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.models import indexed
+from dask_nlis.kernels.numbers import is_whole
+from dask_nlis.models import checks, indexed
 from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
 
@@ -61,18 +62,15 @@ class ReluNetwork:
     n_outputs = 1
 
     def __post_init__(self) -> None:
-        if isinstance(self.n_hidden, bool) or not isinstance(self.n_hidden, int) or self.n_hidden < 1:
+        if not is_whole(self.n_hidden) or self.n_hidden < 1:
             raise InputError(f"ReluNetwork n_hidden={self.n_hidden!r} is not allowed; give a positive integer")
+        object.__setattr__(self, "n_hidden", int(self.n_hidden))
         if type(self.unit) not in _UNIT_DEGREE:
             allowed = ", ".join(sorted(cls.__name__ for cls in _UNIT_DEGREE))
             raise InputTypeError(f"ReluNetwork unit={self.unit!r} is not positively homogeneous; give one of {allowed}")
-        if isinstance(self.activation, type) or not hasattr(self.activation, "secant"):
-            raise InputTypeError(
-                f"ReluNetwork activation={self.activation!r} is no activation; give one such as Logistic()"
-            )
+        checks.check_activation("ReluNetwork", self.activation)
         for name in ("per_unit", "hidden_bias"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputTypeError(f"ReluNetwork {name}={getattr(self, name)!r} is no bool; give True or False")
+            object.__setattr__(self, name, checks.flag("ReluNetwork", name, getattr(self, name)))
 
     @property
     def form(self) -> Form:
@@ -95,13 +93,17 @@ class ReluNetwork:
 
     def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """Split theta into a (m,) and b (m, d), the bias as last column of b."""
-        table = np.asarray(theta).reshape(self.n_hidden, -1)
+        flat = checks.vector(theta)
+        if len(flat) % self.n_hidden or len(flat) < self.n_hidden * (2 + self.hidden_bias):
+            raise InputError(
+                f"theta has {len(flat)} entries; give {self.n_hidden} (1 + d{' + 1' if self.hidden_bias else ''}), d >= 1"
+            )
+        table = flat.reshape(self.n_hidden, -1)
         return {"a": table[:, 0], "b": table[:, 1:]}
 
     def pack(self, **parts: object) -> np.ndarray:
         """Join a (m,) and b (m, d) into theta."""
-        if set(parts) != {"a", "b"}:
-            raise InputError(f"pack got {', '.join(sorted(parts)) or 'nothing'}; give a and b")
+        checks.check_parts(parts, ("a", "b"))
         a, b = (np.asarray(parts[name], dtype=np.float64) for name in ("a", "b"))
         if a.shape != (self.n_hidden,) or b.ndim != 2 or len(b) != self.n_hidden:
             raise InputError(f"pack got a {a.shape} and b {b.shape}; give ({self.n_hidden},) and ({self.n_hidden}, d)")
@@ -144,6 +146,13 @@ class ReluNetwork:
         slope = a[None, :] * self.unit.derivative(z)
         return squared_row_norms(self.unit.value(z)) + squared_row_norms(inner) * squared_row_norms(slope)
 
+    def _outputs(self, theta: Array, x: Array) -> Array:
+        """a_j r(z_j), (rows, m); NaN where it overflows, since phi may level off and hide that."""
+        xp = array_namespace(x)
+        _, a, z = self._units(theta, x)
+        outputs = a[None, :] * self.unit.value(z)
+        return xp.where(xp.isfinite(outputs), outputs, xp.nan * xp.ones_like(outputs))
+
     def predict(self, theta: Array, x: Array) -> Array:
         """phi of the sum, or the sum of phi."""
         if not self.per_unit:
@@ -155,13 +164,11 @@ class ReluNetwork:
         """Gradient of the prediction."""
         if not self.per_unit:
             return indexed.jacobian(self, theta, x)
-        _, a, z = self._units(theta, x)
-        return self._blocks(theta, x, self.activation.derivative(a[None, :] * self.unit.value(z)))
+        return self._blocks(theta, x, self.activation.derivative(self._outputs(theta, x)))
 
     def adjoint(self, theta: Array, x: Array) -> Array:
         """Closed form of the per-unit network: each unit is an index model of its own parameters."""
-        _, a, z = self._units(theta, x)
-        return self._blocks(theta, x, self.activation.secant(a[None, :] * self.unit.value(z)) / self.degree)
+        return self._blocks(theta, x, self.activation.secant(self._outputs(theta, x)) / self.degree)
 
     def at_zero(self, x: Array) -> Array:
         """phi(0), or m phi(0)."""

@@ -3,8 +3,7 @@
 from typing import ClassVar
 
 from dask_nlis.activations import Activation
-from dask_nlis.errors import InputTypeError
-from dask_nlis.models import affine, indexed
+from dask_nlis.models import affine, checks, indexed
 from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
 
@@ -55,8 +54,5 @@ class SingleIndex:
     at_zero = indexed.at_zero
 
     def __post_init__(self) -> None:
-        affine.check_intercept("SingleIndex", self.intercept)
-        if isinstance(self.activation, type) or not hasattr(self.activation, "secant"):
-            raise InputTypeError(
-                f"SingleIndex activation={self.activation!r} is no activation; give one such as Logistic() or Tanh()"
-            )
+        object.__setattr__(self, "intercept", checks.flag("SingleIndex", "intercept", self.intercept))
+        checks.check_activation("SingleIndex", self.activation)

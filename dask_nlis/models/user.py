@@ -8,8 +8,10 @@ from array_api_compat import array_namespace
 
 from dask_nlis.activations import Activation, Identity
 from dask_nlis.errors import InputError, InputTypeError, NotHomogeneousError
+from dask_nlis.kernels.calls import called, name_of
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.models import indexed
+from dask_nlis.kernels.numbers import is_number, is_whole
+from dask_nlis.models import checks, indexed
 from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
 
@@ -18,6 +20,10 @@ Array = Any
 #: Rows of a block on which homogeneity is checked, and how exactly it has to hold.
 _CHECKED_ROWS, _CHECKED_TO = 16, 1e-8
 
+#: How exactly Euler's <gradient, theta> = degree * value has to hold, relative to the terms of the sum: gradients by
+#: differences pass.
+_EULER_TO = 1e-5
+
 
 def check_function(model: str, name: str, function: object) -> None:
     """Raise unless a user's function can be called (that it can be sent to workers is seen by the matrix)."""
@@ -25,24 +31,32 @@ def check_function(model: str, name: str, function: object) -> None:
         raise InputTypeError(f"{model} {name}={function!r} is not callable; give a function of (theta, x)")
 
 
-def check_count(model: str, n_parameters: object) -> None:
-    """Raise unless the number of parameters is given as an integer or a function of d."""
-    if isinstance(n_parameters, bool) or not (isinstance(n_parameters, int) or callable(n_parameters)):
-        raise InputTypeError(f"{model} n_params={n_parameters!r} is not allowed; give an integer or a function of d")
-
-
-def called(function: Callable[[Array, Array], Array], theta: Array, x: Array, shape: tuple[int, ...]) -> Array:
-    """Call a user's function and compare the shape of what it returns."""
-    found = function(theta, x)
-    if tuple(found.shape) != shape:
-        name = getattr(function, "__name__", repr(function))
-        raise InputError(f"{name} returned shape {tuple(found.shape)} for x of shape {tuple(x.shape)}; return {shape}")
-    return found
+def checked_count(model: str, n_params: Any) -> int | Callable[[int], int]:
+    """Return the number of parameters, a positive integer or a function of d, or raise."""
+    if callable(n_params):
+        return n_params
+    if not is_whole(n_params):
+        raise InputTypeError(f"{model} n_params={n_params!r} is not allowed; give an integer or a function of d")
+    if n_params < 1:
+        raise InputError(f"{model} n_params={n_params!r} is not allowed; give a positive integer or a function of d")
+    return int(n_params)
 
 
 def count(n_params: int | Callable[[int], int], d: int) -> int:
     """Length of theta for d features."""
-    return int(n_params(d)) if callable(n_params) else n_params
+    if not callable(n_params):
+        return n_params
+    found = n_params(d)
+    if not is_whole(found) or found < 1:
+        raise InputError(f"n_params {name_of(n_params)} returned {found!r} for d={d}; return a positive integer")
+    return int(found)
+
+
+def only_theta(parts: dict[str, object]) -> np.ndarray:
+    """Return the one part, theta, as float64; others are refused."""
+    if set(parts) != {"theta"}:
+        raise InputError(f"pack got {', '.join(sorted(parts)) or 'nothing'}; give theta")
+    return np.array(parts["theta"], dtype=np.float64)
 
 
 def plain_names(n_params: int | Callable[[int], int], feature_names: Sequence[str]) -> tuple[str, ...]:
@@ -97,9 +111,11 @@ class Homogeneous:
     def __post_init__(self) -> None:
         for name in ("value", "gradient"):
             check_function("Homogeneous", name, getattr(self, name))
-        check_count("Homogeneous", self.n_params)
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int | float) or not 0 < self.degree < np.inf:
+        object.__setattr__(self, "n_params", checked_count("Homogeneous", self.n_params))
+        if not is_number(self.degree) or not 0 < self.degree < np.inf:
             raise InputError(f"Homogeneous degree={self.degree!r} is not allowed; give a positive number")
+        object.__setattr__(self, "degree", float(self.degree))
+        checks.check_activation("Homogeneous", self.activation)
 
     def n_parameters(self, d: int) -> int:
         """As given."""
@@ -115,7 +131,7 @@ class Homogeneous:
 
     def pack(self, **parts: object) -> np.ndarray:
         """Return the part theta."""
-        return np.array(parts["theta"], dtype=np.float64)
+        return only_theta(parts)
 
     def inputs(self, x: Array) -> Array:
         """x, and a 1 appended: a user's model may hold a bias."""
@@ -124,13 +140,18 @@ class Homogeneous:
 
     def index(self, theta: Array, x: Array) -> Array:
         """The user's value, checked for homogeneity on the first rows."""
-        u = called(self.value, theta, x, (x.shape[0],))
+        u = self._value(theta, x)
         self._spot_check(theta, x[:_CHECKED_ROWS, :], u[:_CHECKED_ROWS])
         return u
 
+    def _value(self, theta: Array, x: Array) -> Array:
+        return called("Homogeneous value", self.value, theta, x, shape=(x.shape[0],))
+
     def index_gradient(self, theta: Array, x: Array) -> Array:
-        """The user's gradient."""
-        return called(self.gradient, theta, x, (x.shape[0], theta.shape[0]))
+        """The user's gradient, checked on the first rows by Euler's theorem: <gradient, theta> = degree * value."""
+        rows = called("Homogeneous gradient", self.gradient, theta, x, shape=(x.shape[0], theta.shape[0]))
+        self._check_gradient(theta, x[:_CHECKED_ROWS, :], rows[:_CHECKED_ROWS, :])
+        return rows
 
     def index_gradient_norms(self, theta: Array, x: Array) -> Array:
         """Squared norms of the user's gradient rows."""
@@ -139,9 +160,10 @@ class Homogeneous:
     def _spot_check(self, theta: Array, x: Array, u: Array) -> None:
         xp = array_namespace(x)
         for t in (0.5, 2.0):
-            scaled = self.value(t * theta, x)
-            size = xp.max(xp.abs(u)) * t**self.degree
-            if float(xp.max(xp.abs(scaled - t**self.degree * u))) > _CHECKED_TO * float(size):
+            scaled = self._value(t * theta, x)
+            factor = float(np.float64(t) ** self.degree)
+            size = xp.max(xp.abs(u)) * factor
+            if float(xp.max(xp.abs(scaled - factor * u))) > _CHECKED_TO * float(size):
                 k = int(xp.argmax(xp.abs(u)))
                 ratio = float(scaled[k]) / float(u[k]) if float(u[k]) else float("nan")
                 measured = f"{np.log(ratio) / np.log(t):.3g}" if ratio > 0 else "none"
@@ -149,6 +171,18 @@ class Homogeneous:
                     f"value is not homogeneous of degree {self.degree:g} in theta (measured {measured} at t={t:g}); "
                     "give the right degree, or use Numerical"
                 )
+
+    def _check_gradient(self, theta: Array, x: Array, rows: Array) -> None:
+        xp = array_namespace(x)
+        expected = self.degree * self._value(theta, x)
+        miss = xp.abs(rows @ theta - expected)
+        scale = xp.max(xp.abs(rows) @ xp.abs(theta) + xp.abs(expected))
+        if float(xp.max(miss)) > _EULER_TO * float(scale):
+            k = int(xp.argmax(miss))
+            raise NotHomogeneousError(
+                f"gradient {name_of(self.gradient)} is not that of value {name_of(self.value)}: <gradient, theta> is "
+                f"{float((rows @ theta)[k]):.6g} where degree * value is {float(expected[k]):.6g}; correct either"
+            )
 
 
 @noun
@@ -189,13 +223,10 @@ class Numerical:
     def __post_init__(self) -> None:
         for name in ("value", "gradient"):
             check_function("Numerical", name, getattr(self, name))
-        check_count("Numerical", self.n_params)
-        if (
-            isinstance(self.tolerance, bool)
-            or not isinstance(self.tolerance, float | int)
-            or not 0 < self.tolerance < 1
-        ):
+        object.__setattr__(self, "n_params", checked_count("Numerical", self.n_params))
+        if not is_number(self.tolerance) or not 0 < self.tolerance < 1:
             raise InputError(f"Numerical tolerance={self.tolerance!r} is not allowed; give a number between 0 and 1")
+        object.__setattr__(self, "tolerance", float(self.tolerance))
 
     def n_parameters(self, d: int) -> int:
         """As given."""
@@ -211,7 +242,7 @@ class Numerical:
 
     def pack(self, **parts: object) -> np.ndarray:
         """Return the part theta."""
-        return np.array(parts["theta"], dtype=np.float64)
+        return only_theta(parts)
 
     def inputs(self, x: Array) -> Array:
         """x, and a 1 appended: a user's model may hold a bias."""
@@ -220,11 +251,11 @@ class Numerical:
 
     def predict(self, theta: Array, x: Array) -> Array:
         """The user's value."""
-        return called(self.value, theta, x, (x.shape[0],))
+        return called("Numerical value", self.value, theta, x, shape=(x.shape[0],))
 
     def jacobian(self, theta: Array, x: Array) -> Array:
         """The user's gradient."""
-        return called(self.gradient, theta, x, (x.shape[0], theta.shape[0]))
+        return called("Numerical gradient", self.gradient, theta, x, shape=(x.shape[0], theta.shape[0]))
 
     def at_zero(self, x: Array) -> Array:
         """The user's value at theta = 0."""

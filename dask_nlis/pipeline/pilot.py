@@ -42,7 +42,7 @@ def pilot(
         Rows to draw; ten times the number of parameters is a fair start.
     seed : int, optional
         Seed of the draw; None draws one.
-    scheme : {"multinomial", "poisson"}
+    scheme : {"multinomial", "stratified", "poisson", "systematic"}
         As in `draw`.
     missing : {"raise", "drop"}
         What to do with rows that hold NaN or an infinity.

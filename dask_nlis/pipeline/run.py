@@ -66,7 +66,7 @@ def run(
     y : array_like of shape (n,)
         Labels.
     size : int
-        Rows to draw: expected number (poisson) or draws (multinomial).
+        Rows to draw: expected number (poisson), number (systematic) or draws (multinomial, stratified).
     seed : int, optional
         Seed of the draws; None draws one and records it.
     store : path, optional
@@ -75,7 +75,7 @@ def run(
         Where to score; a pilot fit by reference leverage finds one by default.
     scores : {"leverage", "norm"}
         Leverage or squared row norms of the dual matrix.
-    scheme : {"poisson", "multinomial"}
+    scheme : {"poisson", "multinomial", "stratified", "systematic"}
         As in `draw`.
     pilot_size : int, optional
         Rows of the pilot, drawn besides `size`; the larger of size / 4 and 5 p by default.

@@ -1,0 +1,95 @@
+"""What the client needs to know of the scores before a draw, and keeping them while it is made."""
+
+import tempfile
+from typing import Any, NamedTuple
+
+import dask.array as da
+import numpy as np
+
+from dask_nlis import phase
+from dask_nlis.errors import InputError
+from dask_nlis.intake import scratch_scores
+from dask_nlis.kernels import draw as kernel
+from dask_nlis.sampling.arguments import DISTINCT
+from dask_nlis.sampling.passes import Design, Part, Pass
+
+#: Bad rows named in the error.
+_NAMED = 5
+
+
+class Summary(NamedTuple):
+    """What is known of the scores that a draw is made from: nothing of length n."""
+
+    n_rows: int
+    n_positive: int
+    largest: float
+    n_bad: int
+    bad_rows: tuple[int, ...]  # the first five
+    sums: dict[int, tuple[int, int]]  # by exponent, as `kernel.exponent_sums`
+    blocks: tuple[int, ...]  # those that hold a positive score
+
+
+def hold(lazy: da.Array) -> tuple[da.Array, tempfile.TemporaryDirectory[str] | None]:
+    """Compute the scores once and keep them: on the workers, in memory, or in a temporary Zarr array."""
+    if phase.fits_in_memory(8 * lazy.shape[0]):
+        return phase.held(lazy, "nlis-score", n_rows=lazy.shape[0]), None
+    written, read, folder = scratch_scores(lazy, "nlis-score")
+    phase.blocks_of(written, "nlis-score", n_rows=lazy.shape[0])
+    return read, folder
+
+
+def summary_of(n_blocks: int) -> Design[Summary]:
+    """Summarise the scores in one pass over all blocks."""
+    total = Summary(0, 0, 0.0, 0, (), {}, ())
+    blocks: list[int] = []
+
+    def add(block: int, answer: tuple[Summary, Any]) -> None:
+        nonlocal total
+        part, sums = answer
+        total = Summary(
+            n_rows=total.n_rows + part.n_rows,
+            n_positive=total.n_positive + part.n_positive,
+            largest=max(total.largest, part.largest),
+            n_bad=total.n_bad + part.n_bad,
+            bad_rows=(*total.bad_rows, *part.bad_rows)[:_NAMED],
+            sums=kernel.merge_sums([total.sums, kernel.unpacked(sums)]),
+            blocks=(),
+        )
+        if part.n_positive:
+            blocks.append(block)
+
+    yield Pass(_block_summary, dict.fromkeys(range(n_blocks)), add)
+    return total._replace(blocks=tuple(blocks))
+
+
+def _block_summary(part: Part) -> tuple[Summary, Any]:
+    scores = part.scores
+    bad = ~(np.isfinite(scores) & (scores >= 0))
+    if bad.any():
+        rows = tuple(part.rows(np.flatnonzero(bad)[:_NAMED]).tolist())
+        return Summary(len(scores), 0, 0.0, int(bad.sum()), rows, {}, ()), kernel.packed({})
+    largest, n_positive = float(scores.max(initial=0.0)), int((scores > 0).sum())
+    return Summary(len(scores), n_positive, largest, 0, (), {}, ()), kernel.packed(kernel.exponent_sums(scores))
+
+
+def check_scores(parts: list[Summary]) -> None:
+    """Raise when a score is NaN, infinite or negative, or all are zero."""
+    n_bad = sum(part.n_bad for part in parts)
+    if n_bad:
+        rows = sorted(row for part in parts for row in part.bad_rows)[:_NAMED]
+        raise InputError(
+            f"scores hold {n_bad:,} NaN, infinite or negative value{'s' if n_bad > 1 else ''}, first at "
+            f"row{'s' if len(rows) > 1 else ''} {', '.join(map(str, rows))}; give finite scores >= 0"
+        )
+    if not any(part.n_positive for part in parts):
+        n_rows = sum(part.n_rows for part in parts)
+        raise InputError(f"all {n_rows:,} scores are zero, so no row can be drawn; check the matrix behind them")
+
+
+def check_enough(summary: Summary, n_draws: int, scheme: str, argument: str = "size") -> None:
+    """Raise when rows are drawn once each and too few have positive scores."""
+    if scheme in DISTINCT and n_draws > summary.n_positive:
+        raise InputError(
+            f"{argument}={n_draws:,} exceeds the {summary.n_positive:,} positive scores, and {scheme} draws each row "
+            f"once; give {argument} <= {summary.n_positive:,}"
+        )
