@@ -21,7 +21,7 @@ from dask_nlis.activations import (
     Swish,
     Tanh,
 )
-from dask_nlis.constraints import Ball, Box
+from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
 from dask_nlis.diagnostics import RowTable, bottom_rows, top_rows, total_loss
 from dask_nlis.errors import (
     ClusterError,
@@ -68,6 +68,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AbsoluteError",
+    "AmplitudeBand",
     "Arctan",
     "Ball",
     "Box",
@@ -83,6 +84,7 @@ __all__ = [
     "Factor",
     "Fit",
     "Gelu",
+    "HalfSpaces",
     "Homogeneous",
     "Huber",
     "Identity",
@@ -90,6 +92,7 @@ __all__ = [
     "IncompleteRunError",
     "InputError",
     "InputTypeError",
+    "Intersection",
     "LeakyRelu",
     "Linear",
     "Logistic",

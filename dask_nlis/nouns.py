@@ -130,7 +130,8 @@ def from_dict(found: Mapping[str, Any], known: Mapping[str, type]) -> Any:
     if set(found) - {"noun"} != wanted:
         differ = ", ".join(sorted(wanted ^ (set(found) - {"noun"})))
         raise InputError(f"{name} is stored with other fields ({differ}); write it anew with this version")
-    return cls(**{key: _rebuilt(value, known) for key, value in found.items() if key != "noun"})
+    make = getattr(cls, "_from_fields", cls)  # where the constructor takes its fields in another way
+    return make(**{key: _rebuilt(value, known) for key, value in found.items() if key != "noun"})
 
 
 def _rebuilt(value: Any, known: Mapping[str, type]) -> Any:

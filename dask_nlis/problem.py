@@ -30,7 +30,7 @@ from dask_nlis.activations import (
     Swish,
     Tanh,
 )
-from dask_nlis.constraints import Ball, Box, Constraint
+from dask_nlis.constraints import AmplitudeBand, Ball, Box, Constraint, HalfSpaces, Intersection
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import is_number
@@ -109,6 +109,15 @@ class Problem:
                 f"Problem loss={self.loss!r} has its link inside, but the model has activation={activation!r}; "
                 "give Linear() or activation=Identity()"
             )
+        if isinstance(self.constraint, AmplitudeBand) and self.constraint.amplitudes is None:
+            if not isinstance(self.model, ReluNetwork | DeepReluNetwork):
+                raise InputError(
+                    f"Problem constraint=AmplitudeBand(...): {type(self.model).__name__} has no outer weights to bound; "
+                    "give amplitudes=, their positions in theta"
+                )
+            self.constraint.check_count(
+                self.model.n_hidden if isinstance(self.model, ReluNetwork) else self.model.widths[-1]
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the problem as JSON values and arrays; users' functions have none, since files name no functions."""
@@ -171,8 +180,11 @@ _KNOWN: dict[str, type] = {
         AbsoluteError,
         LogisticLoss,
         PoissonDeviance,
+        AmplitudeBand,
         Ball,
         Box,
+        HalfSpaces,
+        Intersection,
     )
 }
 
@@ -205,6 +217,18 @@ def check_theta(problem: Problem, theta: object, d: int, names: Sequence[str], a
         raise InputError(f"{argument}[{where}]={array[where]} is not finite; give finite numbers")
     array.setflags(write=False)
     return array
+
+
+def set_for(problem: Problem, d: int) -> Constraint | None:
+    """Return the problem's set for d features, checked: not empty, in p dimensions, its amplitudes' positions known."""
+    constraint = problem.constraint
+    p = problem.model.n_parameters(d)
+    if isinstance(constraint, AmplitudeBand) and constraint.amplitudes is None:
+        outer = problem.model.unpack(np.arange(p))["a"]
+        constraint = AmplitudeBand(constraint.lower, constraint.budget, tuple(map(int, outer)))
+    if constraint is not None:
+        constraint.check(p)
+    return constraint
 
 
 def at_zero(problem: Problem, y: Array | None, x: Array) -> Array:

@@ -109,6 +109,8 @@ def _without_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any
         return {"array": path}
     if isinstance(value, Mapping):
         return {key: _without_arrays(v, f"{path}.{key}".strip("."), arrays) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_without_arrays(v, f"{path}.{k}".strip("."), arrays) for k, v in enumerate(value)]
     return value
 
 
@@ -125,6 +127,8 @@ def _with_arrays(value: Any, source: zarr.Group) -> Any:
         if set(value) == {"array"}:
             return np.asarray(stored_array(source, value["array"])[...])
         return {key: _with_arrays(v, source) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_with_arrays(v, source) for v in value]
     return value
 
 

@@ -9,6 +9,7 @@ from array_api_compat import array_namespace
 
 from dask_nlis import (
     AbsoluteError,
+    AmplitudeBand,
     Arctan,
     Ball,
     Box,
@@ -17,8 +18,10 @@ from dask_nlis import (
     Elu,
     Exp,
     Gelu,
+    HalfSpaces,
     Huber,
     Identity,
+    Intersection,
     LeakyRelu,
     Linear,
     Logistic,
@@ -198,6 +201,11 @@ SETS: dict[str, Any] = {
     "box": Box(-0.3, 0.2),
     "box with open sides": Box([0.0, -np.inf, -1.0, -np.inf], [np.inf, 0.5, 1.0, np.inf]),
     "box with a fixed entry": Box([0.25, -1.0, -1.0, -1.0], [0.25, 1.0, 1.0, 1.0]),
+    "half-spaces": HalfSpaces([[1.0, -1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]], [0.1, 0.3]),
+    "ball, box and an equation": Intersection(
+        Ball(0.8), Box(-0.5, np.inf), HalfSpaces([[1.0, 1.0, 1.0, 0.0], [-1.0, -1.0, -1.0, 0.0]], [0.2, -0.2])
+    ),
+    "amplitude band": AmplitudeBand(0.04, 0.5, (0, 3)),
 }
 
 

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_nlis.constraints import Constraint, smallest_step
-from dask_nlis.nouns import noun
+from dask_nlis.constraints import Constraint, piece, smallest_step
+from dask_nlis.models import Linear, Model, ReluNetwork, SingleIndex
+from dask_nlis.nouns import items, noun
 from dask_nlis.problem import Problem
 
 Vector = np.ndarray
@@ -26,20 +27,25 @@ class Local(NamedTuple):
 
 @noun
 class Objective:
-    """sum_i w_i l(prediction_i(theta), y_i) over the rows of a sample, X (s, d), y (s,), w (s,)."""
+    """sum_i w_i l(prediction_i(theta), y_i) + sum_j ridge_j theta_j^2, rows X (s, d), y (s,), w (s,); ridge (p,) or 0."""
 
     problem: Problem
     X: np.ndarray
     y: np.ndarray
     weights: np.ndarray
+    ridge: np.ndarray | float = 0.0
 
     def value(self, theta: Vector) -> float:
-        """Weighted loss; infinity where it is not a number, so that a line search backs off."""
-        model, loss = self.problem.model, self.problem.loss
+        """Weighted loss and ridge; infinity where it is not a number, so that a line search backs off."""
         with np.errstate(all="ignore"):
-            prediction = model.predict(theta, self.X)
-            total = float(self.weights @ loss.value(prediction, self.y))
+            total = self.loss(theta) + float((self.ridge * theta**2).sum())
         return total if np.isfinite(total) else np.inf
+
+    def loss(self, theta: Vector) -> float:
+        """Weighted loss alone."""
+        with np.errstate(all="ignore"):
+            prediction = self.problem.model.predict(theta, self.X)
+            return float(self.weights @ self.problem.loss.value(prediction, self.y))
 
     def at(self, theta: Vector) -> Local:
         """Value, gradient and a positive semidefinite Hessian."""
@@ -53,8 +59,36 @@ class Objective:
             root_slopes = np.where(positive, slopes, 0.0) / np.sqrt(np.where(positive, values, 1.0))
             bend = np.maximum(loss.curvature(prediction, self.y), _SHARE * root_slopes**2 / 2)
             hessian = rows.T @ ((self.weights * bend)[:, None] * rows)
-            value = float(self.weights @ values)
-        return Local(value, gradient, (hessian + hessian.T) / 2)
+            value = float(self.weights @ values) + float((self.ridge * theta**2).sum())
+            gradient = gradient + 2 * self.ridge * theta
+            hessian = (hessian + hessian.T) / 2 + np.diag(np.broadcast_to(2 * self.ridge, theta.shape))
+        return Local(value, gradient, hessian)
+
+
+def within(objective: Objective, constraint: Constraint | None) -> Objective:
+    """Return the objective over another set."""
+    problem = objective.problem
+    return Objective(**items(objective) | {"problem": Problem(problem.model, problem.loss, constraint=constraint)})
+
+
+def on_piece(objective: Objective, theta: Vector) -> Objective:
+    """Return the objective over the convex piece of its set nearest to theta; itself where the set is convex."""
+    constraint = objective.problem.constraint
+    part = piece(constraint, theta)
+    return objective if part is constraint else within(objective, part)
+
+
+def slopes_only(model: Model, d: int) -> np.ndarray:
+    """1 for each entry of theta that a ridge shrinks, 0 for an intercept or the bias of a unit, (p,).
+
+    A user's model has no intercept that we could know of: all of its entries are shrunk.
+    """
+    shrunk = np.ones(model.n_parameters(d))
+    if isinstance(model, Linear | SingleIndex) and model.intercept:
+        shrunk[-1] = 0.0
+    if isinstance(model, ReluNetwork) and model.hidden_bias:
+        shrunk[model.unpack(np.arange(len(shrunk)))["b"][:, -1]] = 0.0
+    return shrunk
 
 
 def best_step(constraint: Constraint | None, local: Local, theta: Vector) -> tuple[Vector, float]:

@@ -12,6 +12,10 @@ Vector = np.ndarray
 #: Share of the predicted decrease that a step has to deliver (Armijo).
 _SUFFICIENT = 1e-4
 
+#: A share of a step below which the quadratic is taken to hold near its origin only; the least share of its diagonal
+#: that is added then, and the ratio of neighbouring ones.
+_SHORT, _LEAST, _RAISE = 0.2, 1e-3, 4.0
+
 
 def project(constraint: Constraint | None, theta: Vector) -> Vector:
     """Nearest point of the set; theta itself without one."""
@@ -61,20 +65,28 @@ def gauss_newton(
 ) -> Vector:
     """Minimise the Gauss-Newton quadratic over the set, then search along the step; feasible throughout.
 
-    Stops when the promised decrease is below 1e-14 of the value, or the line search finds none.
+    Where the search has to shorten steps much, the quadratic holds near theta only: its diagonal is raised (Marquardt
+    1963), which turns steps towards the gradient instead, and lowered again once whole steps are good. Stops when the
+    promised decrease is below 1e-14 of the value, or the line search finds none.
     """
     theta = project(constraint, start)
+    raised = 0.0
     for _ in range(max_iterations):
         local = objective.at(theta)
         if not np.isfinite(local.value) or not np.isfinite(local.hessian).all():
             break
-        step, promised = best_step(constraint, local, theta)
+        damped = local._replace(hessian=local.hessian + raised * np.diag(np.diagonal(local.hessian)))
+        step, promised = best_step(constraint, damped, theta)
         if promised <= 1e-14 * local.value or not np.isfinite(step).all():
             break
         share = _backtrack(objective, theta, step, float(local.gradient @ step), local.value)
         if share == 0.0:
             break
         theta = project(constraint, theta + share * step)
+        if share < _SHORT:
+            raised = max(_RAISE * raised, _LEAST)
+        elif share == 1.0:
+            raised = raised / _RAISE if raised > _LEAST else 0.0
     return theta
 
 

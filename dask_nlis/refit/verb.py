@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.activations import Identity
+from dask_nlis.constraints import Piecewise
 from dask_nlis.errors import ConvergenceWarning, InputError, InputTypeError, NonFiniteError
 from dask_nlis.intake import default_names, in_memory
 from dask_nlis.losses import AbsoluteError, Loss
-from dask_nlis.models import Linear, SingleIndex
-from dask_nlis.problem import Problem, check_theta
+from dask_nlis.models import DeepReluNetwork, Linear, ReluNetwork, SingleIndex
+from dask_nlis.problem import Problem, check_theta, set_for
 from dask_nlis.refit.fit import Fit
 from dask_nlis.refit.least_absolute import last_width, least_absolute, smoothed
-from dask_nlis.refit.objective import Objective, best_step
+from dask_nlis.refit.objective import Objective, best_step, on_piece, slopes_only, within
 from dask_nlis.refit.solvers import gauss_newton, project, spectral_projected_gradient
 from dask_nlis.sample import Sample
 
@@ -23,8 +24,9 @@ _STATIONARY = 1e-8
 #: Change of a linear predictor by a further step that is none of rounding; of rows that escape it is about 1.
 _ESCAPES = 0.1
 
-#: Turns that the two solvers take from a start while the end point is not stationary.
-_ROUNDS = 3
+#: Turns that the two solvers take from a start while the end point is not stationary; more of them, up to the second
+#: number, while each halves the decrease in sight. In a kink, as networks have them, that does not shrink.
+_ROUNDS, _AT_MOST = 3, 12
 
 
 def refit(
@@ -33,6 +35,7 @@ def refit(
     y: Any,
     sample: Any,
     *,
+    ridge: float = 0.0,
     sample_weight: Any = None,
     start: Any = None,
     n_starts: int = 5,
@@ -40,10 +43,11 @@ def refit(
 ) -> Fit:
     """Fit a problem on drawn rows with their weights: X (s, d), y (s,), sample -> Fit. Works in memory; no reads.
 
-    Minimises sum_i w_i l(prediction_i(theta), y_i) over the problem's set, weights as drawn (their mean total is
-    n, so the objective estimates the full loss). From each start a spectral projected gradient, then
-    Gauss-Newton inside the set; absolute error through Huber losses of shrinking width. The best end point is checked
-    by us: finite, in the set, stationary, and no optimum at infinity (separable classes, say).
+    Minimises sum_i w_i l(prediction_i(theta), y_i) + ridge |theta|^2 over the problem's set, weights as drawn (their
+    mean total is n, so the objective estimates the full loss, and a ridge means the same for every sample of the
+    data). From each start a spectral projected gradient, then Gauss-Newton inside the set; absolute error through
+    Huber losses of shrinking width. The best end point is checked by us: finite, in the set, stationary, and no
+    optimum at infinity (separable classes, say).
 
     Parameters
     ----------
@@ -55,12 +59,16 @@ def refit(
         Their labels.
     sample : Sample or array_like of shape (s,)
         The sample the rows come from, or weights >= 0 of one's own; all ones for an ordinary fit.
+    ridge : float, default 0.0
+        Penalty on the squares of theta's entries, without the intercept and the biases of units, in units of the loss
+        over theta squared. `Fit.loss` is the loss without it.
     sample_weight : array_like of shape (s,), optional
         Row weights of the data, multiplied in.
     start : array_like of shape (p,), optional
         First start, projected on the set; zeros by default, a random one for networks, where zeros is a saddle.
     n_starts : int, default 5
-        Starts in all, the others random; one suffices for a linear model and is all it gets.
+        Starts in all, the others random; one suffices for a linear model on a convex set and is all it gets. On an
+        AmplitudeBand every second one is the start before it with the signs of some amplitudes flipped.
     seed : int, default 0
         Seed of the random starts.
 
@@ -71,7 +79,8 @@ def refit(
     Raises
     ------
     InputError
-        If shapes do not fit, weights are negative, a cell is not finite, or the loss does not allow a label.
+        If shapes do not fit, weights are negative, a cell is not finite, the loss does not allow a label, or the set
+        is empty or lives in other dimensions.
 
     Warns
     -----
@@ -96,7 +105,9 @@ def refit(
         raise InputTypeError(f"seed={seed!r} is {type(seed).__name__}; give a non-negative integer")
     if seed < 0:
         raise InputError(f"seed={seed} is negative; give a non-negative integer")
-    return fit_rows(problem, x, labels, weights, names, start=start, n_starts=int(n_starts), seed=int(seed))
+    return fit_rows(
+        problem, x, labels, weights, names, start=start, n_starts=int(n_starts), seed=int(seed), ridge=_ridge(ridge)
+    )
 
 
 def fit_rows(
@@ -109,15 +120,22 @@ def fit_rows(
     start: Any = None,
     n_starts: int = 5,
     seed: int = 0,
+    ridge: float = 0.0,
 ) -> Fit:
     """Fit checked float64 rows with weights, (s, d), (s,), (s,): what `refit` and the pipeline have in common."""
-    p = problem.model.n_parameters(x.shape[1])
-    if problem.constraint is not None:
-        problem.constraint.check(p)
-    objective = Objective(problem, x, y, weights)
+    shrunk = ridge * slopes_only(problem.model, x.shape[1]) if ridge else 0.0
+    objective = within(Objective(problem, x, y, weights, shrunk), set_for(problem, x.shape[1]))
     first = None if start is None else check_theta(problem, start, x.shape[1], names, "start")
     theta = _best(objective, _starts(objective, first, n_starts, seed))
-    return _checked(objective, theta, names)
+    return _checked(objective, problem, theta, names)
+
+
+def _ridge(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InputTypeError(f"ridge={value!r} is {type(value).__name__}; give one number >= 0")
+    if not 0 <= value < np.inf:
+        raise InputError(f"ridge={value!r} is not allowed; give a finite number >= 0")
+    return float(value)
 
 
 def _taken(
@@ -185,7 +203,10 @@ def _starts(objective: Objective, given: np.ndarray | None, n_starts: int, seed:
     affine = isinstance(model, Linear | SingleIndex)
     p = model.n_parameters(objective.X.shape[1])
     first = [given] if given is not None else [np.zeros(p)] if affine else []
-    if isinstance(model, Linear) or (isinstance(model, SingleIndex) and isinstance(model.activation, Identity)):
+    constraint = objective.problem.constraint
+    mirrors = constraint if isinstance(constraint, Piecewise) else None
+    straight = isinstance(model, Linear) or (isinstance(model, SingleIndex) and isinstance(model.activation, Identity))
+    if straight and mirrors is None:
         return first  # convex: one start is enough
     with np.errstate(over="ignore"):
         # Coefficients that give the index a standard deviation of about 1 over the rows.
@@ -193,25 +214,35 @@ def _starts(objective: Objective, given: np.ndarray | None, n_starts: int, seed:
         size = size if affine else np.full(p, np.sqrt((size**2).mean()))
     spread = np.where(size > 0, 1 / np.where(size > 0, size, 1.0), 1.0)
     rng = np.random.default_rng(seed)
-    return first + [rng.standard_normal(p) * spread for _ in range(n_starts - len(first))]
+    starts = first or [rng.standard_normal(p) * spread]
+    while len(starts) < n_starts:
+        if mirrors is not None and (straight or len(starts) % 2):
+            starts.append(mirrors.flipped(starts[-1], rng))
+        else:
+            starts.append(rng.standard_normal(p) * spread)
+    return starts
 
 
 def _best(objective: Objective, starts: list[np.ndarray]) -> np.ndarray:
     """End point with the smallest loss; never worse than a projected start."""
-    constraint = objective.problem.constraint
+    whole = objective
     ends = []
     for start in starts:
+        objective = on_piece(whole, start)
+        constraint = objective.problem.constraint
         ends.append(project(constraint, start))
         if isinstance(objective.problem.loss, AbsoluteError):
             ends.append(least_absolute(objective, ends[-1]))
             continue
-        for _ in range(_ROUNDS):
+        sight = np.inf
+        for turn in range(_AT_MOST):
             warm = spectral_projected_gradient(objective, constraint, ends[-1])
             ends += [warm, gauss_newton(objective, constraint, warm)]
-            if _promised(objective, ends[-1]) <= _STATIONARY:
+            before, sight = sight, _promised(objective, ends[-1])
+            if sight <= _STATIONARY or (turn + 1 >= _ROUNDS and not sight < before / 2):
                 break
     # Later candidates win ties: an end point is at least as polished as what it came from.
-    return min(reversed(ends), key=objective.value)
+    return min(reversed(ends), key=whole.value)
 
 
 def _promised(objective: Objective, theta: np.ndarray) -> float:
@@ -248,15 +279,19 @@ def _escapes(objective: Objective, theta: np.ndarray) -> bool:
     return bool(np.abs(problem.model.jacobian(theta, objective.X) @ step).max() > _ESCAPES)
 
 
-def _checked(objective: Objective, theta: np.ndarray, names: tuple[str, ...]) -> Fit:
-    problem = objective.problem
-    constraint = problem.constraint
+def _checked(objective: Objective, problem: Problem, theta: np.ndarray, names: tuple[str, ...]) -> Fit:
+    constraint = objective.problem.constraint
+    objective = on_piece(objective, theta)  # where the set is not convex, the optimum is a local one
     reasons = []
     stationarity = _promised(objective, theta)
     if not np.isfinite(stationarity):
         reasons.append("theta, its loss or its gradient is not finite")
     elif stationarity > _STATIONARY:
-        reasons.append(f"not stationary: a further decrease of {stationarity:.1e} of the loss is in sight")
+        kink = isinstance(problem.model, ReluNetwork | DeepReluNetwork)
+        reasons.append(
+            f"not stationary: a further decrease of {stationarity:.1e} of the loss is in sight"
+            + (", unless this is a minimum in a kink, where a unit changes side and no slope vanishes" if kink else "")
+        )
     elif _escapes(objective, theta):
         reasons.append(
             "no finite optimum (separable labels, or counts 0 throughout a direction); constrain theta, by Ball(10.0) say"
@@ -271,7 +306,7 @@ def _checked(objective: Objective, theta: np.ndarray, names: tuple[str, ...]) ->
         problem=problem,
         theta=theta,
         feature_names=names,
-        loss=objective.value(theta),
+        loss=objective.loss(theta),
         ok=not reasons,
         reasons=tuple(reasons),
         active=() if constraint is None else constraint.active(theta, parameters),

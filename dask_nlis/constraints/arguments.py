@@ -1,0 +1,33 @@
+"""What sets are given by, checked, and the rounding that they allow."""
+
+import numpy as np
+
+from dask_nlis.errors import InputError, InputTypeError
+
+Vector = np.ndarray
+
+
+def vector(name: str, value: object) -> Vector:
+    """Return a read-only float64 copy of a number or a 1-D sequence, or raise naming the argument."""
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as cause:
+        raise InputTypeError(f"{name} is {type(value).__name__}; give a number or a 1-D sequence of numbers") from cause
+    if array.ndim > 1 or np.isnan(array).any():
+        raise InputError(f"{name} has shape {array.shape} or holds NaN; give a number or a 1-D sequence of numbers")
+    array.setflags(write=False)
+    return array
+
+
+def positive(name: str, value: object) -> float:
+    """Return a positive finite number as float, or raise naming the argument."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InputTypeError(f"{name}={value!r} is {type(value).__name__}; give a positive number")
+    if not 0 < value < np.inf:
+        raise InputError(f"{name}={value!r} is not allowed; give a positive finite number")
+    return float(value)
+
+
+def spacing(theta: Vector) -> float:
+    """Distance between neighbouring floats at the size of theta."""
+    return float(np.spacing(np.abs(theta).max(initial=0.0)))
