@@ -192,6 +192,11 @@ REFUSED = {
     "one score": (lambda p, s: nlis.pool(p, s[:1]), nlis.InputError, "scores is 1 for 2 samples"),
     "scores swapped": (lambda p, s: nlis.pool(p, s[::-1]), nlis.InputError, r"scores\[0\] are not those sample 0"),
     "scores of other rows": (lambda p, s: nlis.pool(p, [s[0][:30], s[1]]), nlis.InputError, r"scores\[0\] has 30 rows"),
+    "groups": (
+        lambda p, s: nlis.pool([nlis.draw(s[0], 5, by=np.arange(N) % 2, seed=3), p[1]], s),
+        nlis.InputError,
+        "sample 0 was drawn by groups",
+    ),
     "unknown way": (lambda p, s: nlis.pool(p, s, combine="mean"), nlis.InputError, "combine='mean' is not known"),
     "union of multinomial": (lambda p, s: nlis.pool(p, s, combine="union"), nlis.InputError, "is for poisson samples"),
 }

@@ -9,7 +9,7 @@ import numpy as np
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.weights import horvitz_thompson
 from dask_nlis.sample.noun import Sample
-from dask_nlis.sample.scale import REPLACING, Scale
+from dask_nlis.sample.scale import REPLACING, GroupScale, Scale
 from dask_nlis.sample.take import take_rows
 
 Fields = dict[str, Any]
@@ -232,6 +232,11 @@ def _at(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarray)
         )
         raise InputError(
             f"scores is {given} for {len(parts)} samples; give a list of the scores each was drawn by, or combine='stagewise'"
+        )
+    grouped = next((k for k, part in enumerate(parts) if isinstance(part.scale, GroupScale)), None)
+    if grouped is not None:
+        raise InputError(
+            f"sample {grouped} was drawn by groups, which scores alone do not tell; give combine='stagewise'"
         )
     out = []
     for k, (part, given) in enumerate(zip(parts, scores, strict=True)):
