@@ -80,5 +80,5 @@ def rough_fit(matrix: TallMatrix, X: Any, y: Any, size: int, *, scheme: str, see
     factor = factorize(matrix)
     sample = draw(lazy_leverage(matrix, factor), size, scheme=scheme, seed=seed)
     x, labels = (np.asarray(part, dtype=np.float64) for part in sample.take(X, y))
-    fit = fit_rows(matrix.problem, x, labels.reshape(-1), sample.weights, matrix.source.names)
+    fit = fit_rows(matrix.problem, x, labels.reshape(-1), sample.weights, matrix.source.names, sample=sample)
     return fit, factor.reads + 1

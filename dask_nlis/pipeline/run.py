@@ -152,7 +152,7 @@ def run(
         raise InputError(f"size={size} gave an empty sample at seed={seed}; give a larger size")
     taken_x, taken_y = (np.asarray(part, dtype=np.float64) for part in sample.take(X, y))
     taken_y = taken_y.reshape(-1)
-    fit = fit_rows(problem, taken_x, taken_y, sample.weights, names, start=matrix.theta)
+    fit = fit_rows(problem, taken_x, taken_y, sample.weights, names, sample=sample, start=matrix.theta)
     (loss,), n_dropped = summed_losses(matrix, problem, fit.theta[None])
     reads["total loss"] = 1
     manifest |= {"state": "complete", "reads": reads, "n_dropped": n_dropped, "total_loss": float(loss)}

@@ -1,14 +1,25 @@
 """The noun Fit: theta, what it costs, and whether our own checks let it pass."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
-from dask_nlis.errors import InputError
+from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import default_names, in_memory
 from dask_nlis.nouns import from_dict, noun, to_dict
 from dask_nlis.problem import Problem
+from dask_nlis.refit.summary import Summary
+
+TARGETS = ("full_data", "population")
+
+
+class ConfidenceInterval(NamedTuple):
+    """Lower and upper ends, (p,) each."""
+
+    low: np.ndarray
+    high: np.ndarray
 
 
 @noun
@@ -35,6 +46,15 @@ class Fit:
         Decrease that the local quadratic still promises inside the set, relative to the loss; ok below 1e-8.
     n_rows : int
         Rows fitted on.
+    covariance : ndarray of shape (p, p)
+        Of theta around the fit to all rows, by the design of the sample; NaN where `withheld` says why.
+    population_covariance : ndarray of shape (p, p)
+        What to add for the distance of the fit to all rows from the population they come from.
+    design : str
+        What the covariance takes the rows for: the scheme of the sample, or one independent draw a row.
+    withheld : str
+        Why there are no standard errors: the fit is not ok, a constraint is active, or the optimum is not unique;
+        empty where there are.
 
     Examples
     --------
@@ -53,6 +73,14 @@ class Fit:
     active: tuple[str, ...]
     stationarity: float
     n_rows: int
+    covariance: np.ndarray
+    population_covariance: np.ndarray
+    design: str
+    withheld: str
+
+    def __post_init__(self) -> None:
+        for array in (self.theta, self.covariance, self.population_covariance):
+            array.setflags(write=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,6 +91,85 @@ class Fit:
     def params(self) -> dict[str, float]:
         """Theta by name."""
         return dict(zip(self.names, map(float, self.theta), strict=True))
+
+    @property
+    def standard_errors(self) -> np.ndarray:
+        """Standard error of each entry of theta around the fit to all rows, (p,); NaN where they are withheld."""
+        return np.sqrt(np.diagonal(self.covariance))
+
+    def confidence_interval(self, confidence_level: float = 0.95, *, target: str = "full_data") -> ConfidenceInterval:
+        """Interval of each entry of theta, estimate -+ normal quantile x standard error: (low, high), (p,) each.
+
+        Parameters
+        ----------
+        confidence_level : float, default 0.95
+            Between 0 and 1.
+        target : {"full_data", "population"}
+            What the interval is to cover: the fit to all rows the sample was drawn from, or that to the population
+            all rows are a sample of, which adds the sampling error of the data themselves.
+
+        Returns
+        -------
+        ConfidenceInterval
+            NaN where `withheld` says why.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            If the level is no number between 0 and 1, or the target is not known.
+
+        Examples
+        --------
+        >>> import numpy as np, dask_nlis as nlis
+        >>> X, y = np.arange(8.0).reshape(-1, 1), np.array([0.1, 1.0, 1.9, 3.1, 4.0, 4.8, 6.2, 7.0])
+        >>> fit = nlis.refit(nlis.Problem(nlis.Linear()), X, y, np.ones(8))
+        >>> low, high = fit.confidence_interval()
+        >>> bool(low[0] < 1 < high[0])
+        True
+        """
+        if isinstance(confidence_level, bool) or not isinstance(confidence_level, int | float | np.number):
+            raise InputTypeError(f"confidence_level={confidence_level!r} is no number; give one between 0 and 1")
+        if not 0 < confidence_level < 1:
+            raise InputError(f"confidence_level={confidence_level!r} is not allowed; give a number between 0 and 1")
+        if not isinstance(target, str) or target not in TARGETS:
+            raise InputError(f"target={target!r} is not known; give one of {', '.join(map(repr, TARGETS))}")
+        covariance = self.covariance + (self.population_covariance if target == "population" else 0.0)
+        half = ndtri((1 + float(confidence_level)) / 2) * np.sqrt(np.diagonal(covariance))
+        return ConfidenceInterval(self.theta - half, self.theta + half)
+
+    def summary(self, confidence_level: float = 0.95, *, target: str = "full_data") -> Summary:
+        """Table of names, estimates, standard errors and intervals, to print or to show in a notebook.
+
+        Parameters
+        ----------
+        confidence_level, target
+            As in `confidence_interval`; the standard errors are those of the target.
+
+        Examples
+        --------
+        >>> import numpy as np, dask_nlis as nlis
+        >>> X, y = np.arange(8.0).reshape(-1, 1), np.array([0.1, 1.0, 1.9, 3.1, 4.0, 4.8, 6.2, 7.0])
+        >>> print(nlis.refit(nlis.Problem(nlis.Linear()), X, y, np.ones(8)).summary())
+        8 rows (one independent draw a row), loss 0.10869, ok
+        parameter   estimate   standard error   95 % from        to
+        ───────────────────────────────────────────────────────────
+        x0           0.99881         0.023861     0.95204    1.0456
+        intercept   0.016667         0.079588    -0.13932   0.17266
+        errors: around the fit to all rows
+        """
+        low, high = self.confidence_interval(confidence_level, target=target)
+        covariance = self.covariance + (self.population_covariance if target == "population" else 0.0)
+        around = {"full_data": "around the fit to all rows", "population": "around the population's parameters"}[target]
+        return Summary(
+            heading=f"{self.n_rows:,} rows ({self.design}), loss {self.loss:.5g}, {'ok' if self.ok else 'not ok'}",
+            names=self.names,
+            estimates=self.theta,
+            standard_errors=np.sqrt(np.diagonal(covariance)),
+            low=low,
+            high=high,
+            confidence_level=float(confidence_level),
+            note=f"no standard errors: {self.withheld}" if self.withheld else f"errors: {around}",
+        )
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict the mean response of rows held in memory: X (m, d) -> (m,).

@@ -12,6 +12,7 @@ from dask_nlis.intake import default_names, in_memory
 from dask_nlis.losses import AbsoluteError, Loss
 from dask_nlis.models import DeepReluNetwork, Linear, ReluNetwork, SingleIndex
 from dask_nlis.problem import Problem, check_theta, set_for
+from dask_nlis.refit.covariance import spread
 from dask_nlis.refit.fit import Fit
 from dask_nlis.refit.least_absolute import last_width, least_absolute, smoothed
 from dask_nlis.refit.objective import Objective, best_step, on_piece, slopes_only, within
@@ -98,6 +99,7 @@ def refit(
     if not isinstance(problem, Problem):
         raise InputTypeError(f"problem is {type(problem).__name__}; give Problem(model, loss)")
     x, labels, weights, names = _taken(X, y, sample, sample_weight)
+    drawn = sample if isinstance(sample, Sample) else None
     _check_labels(problem.loss, labels)
     if isinstance(n_starts, bool) or not isinstance(n_starts, int | np.integer) or n_starts < 1:
         raise InputError(f"n_starts={n_starts!r} is not allowed; give a positive integer")
@@ -105,9 +107,8 @@ def refit(
         raise InputTypeError(f"seed={seed!r} is {type(seed).__name__}; give a non-negative integer")
     if seed < 0:
         raise InputError(f"seed={seed} is negative; give a non-negative integer")
-    return fit_rows(
-        problem, x, labels, weights, names, start=start, n_starts=int(n_starts), seed=int(seed), ridge=_ridge(ridge)
-    )
+    settings = {"start": start, "n_starts": int(n_starts), "seed": int(seed), "ridge": _ridge(ridge)}
+    return fit_rows(problem, x, labels, weights, names, sample=drawn, **settings)
 
 
 def fit_rows(
@@ -117,6 +118,7 @@ def fit_rows(
     weights: np.ndarray,
     names: tuple[str, ...],
     *,
+    sample: Sample | None = None,
     start: Any = None,
     n_starts: int = 5,
     seed: int = 0,
@@ -127,7 +129,7 @@ def fit_rows(
     objective = within(Objective(problem, x, y, weights, shrunk), set_for(problem, x.shape[1]))
     first = None if start is None else check_theta(problem, start, x.shape[1], names, "start")
     theta = _best(objective, _starts(objective, first, n_starts, seed))
-    return _checked(objective, problem, theta, names)
+    return _checked(objective, problem, theta, names, sample)
 
 
 def _ridge(value: Any) -> float:
@@ -279,7 +281,9 @@ def _escapes(objective: Objective, theta: np.ndarray) -> bool:
     return bool(np.abs(problem.model.jacobian(theta, objective.X) @ step).max() > _ESCAPES)
 
 
-def _checked(objective: Objective, problem: Problem, theta: np.ndarray, names: tuple[str, ...]) -> Fit:
+def _checked(
+    objective: Objective, problem: Problem, theta: np.ndarray, names: tuple[str, ...], sample: Sample | None
+) -> Fit:
     constraint = objective.problem.constraint
     objective = on_piece(objective, theta)  # where the set is not convex, the optimum is a local one
     reasons = []
@@ -300,8 +304,8 @@ def _checked(objective: Objective, problem: Problem, theta: np.ndarray, names: t
         reasons.append("outside the constraint set")
     if reasons:
         warnings.warn(f"refit is not ok: {'; '.join(reasons)}", ConvergenceWarning, stacklevel=4)
-    theta.setflags(write=False)
-    parameters = problem.model.parameter_names(names)
+    active = () if constraint is None else constraint.active(theta, problem.model.parameter_names(names))
+    found = spread(objective, theta, sample, ok=not reasons, active=active)
     return Fit(
         problem=problem,
         theta=theta,
@@ -309,7 +313,11 @@ def _checked(objective: Objective, problem: Problem, theta: np.ndarray, names: t
         loss=objective.loss(theta),
         ok=not reasons,
         reasons=tuple(reasons),
-        active=() if constraint is None else constraint.active(theta, parameters),
+        active=active,
         stationarity=stationarity,
         n_rows=len(objective.y),
+        covariance=found.covariance,
+        population_covariance=found.population,
+        design="one independent draw a row" if sample is None else f"{sample.scheme} sample",
+        withheld=found.withheld,
     )
