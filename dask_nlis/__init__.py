@@ -59,7 +59,7 @@ from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
 from dask_nlis.models import DeepReluNetwork, Homogeneous, Linear, Numerical, ReluNetwork, SingleIndex
 from dask_nlis.pipeline import Run, open_run, pilot, run
 from dask_nlis.problem import Problem
-from dask_nlis.refit import Fit, refit
+from dask_nlis.refit import Fit, refit, refit_with
 from dask_nlis.sample import Sample, concat, pool
 from dask_nlis.sampling import draw
 from dask_nlis.scores import leverage_scores, norm_scores
@@ -142,6 +142,7 @@ __all__ = [
     "pool",
     "reference_matrix",
     "refit",
+    "refit_with",
     "run",
     "standardize",
     "top_rows",

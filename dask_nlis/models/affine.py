@@ -65,6 +65,11 @@ def index_gradient(model: HasIntercept, theta: Array, x: Array) -> Array:
     return inputs(model, x)
 
 
+def index_hessian(model: HasIntercept, theta: Array, x: Array, weights: Array) -> Array:
+    """Zeros: the index is linear in theta."""
+    return array_namespace(x).zeros((theta.shape[0], theta.shape[0]), dtype=x.dtype)
+
+
 def index_gradient_norms(model: HasIntercept, theta: Array, x: Array) -> Array:
     """|x|^2 + 1."""
     return squared_row_norms(x) + int(model.intercept)

@@ -50,6 +50,7 @@ class DeepReluNetwork:
     form: ClassVar[Form] = "index"
     predict = indexed.predict
     jacobian = indexed.jacobian
+    hessian = indexed.hessian
     at_zero = indexed.at_zero
 
     def __post_init__(self) -> None:
@@ -159,6 +160,43 @@ class DeepReluNetwork:
         return xp.concat(
             [xp.reshape(s[:, :, None] * h[:, None, :], (x.shape[0], -1)) for s, h in self._signals(theta, x)], axis=1
         )
+
+    def index_hessian(self, theta: Array, x: Array, weights: Array) -> Array:
+        """Layers k < m: signal of m times the change of its input with the output of k times the input of k.
+
+        Where no unit changes side the index is linear in each layer, so that there is nothing within a layer.
+        """
+        xp = array_namespace(x)
+        p = theta.shape[0]
+        total = xp.zeros((p, p), dtype=x.dtype)
+        # Rows at a time, so that changes of inputs times inputs stay at 32 MB.
+        at_once = max(1, 2**22 // (p * max(self.widths)))
+        for first in range(0, x.shape[0], at_once):
+            some = slice(first, min(first + at_once, x.shape[0]))
+            total = total + self._between_layers(theta, x[some, :], weights[some])
+        return total + xp.permute_dims(total, (1, 0))
+
+    def _between_layers(self, theta: Array, x: Array, weights: Array) -> Array:
+        """Upper triangle of blocks of `index_hessian`, over all rows at once."""
+        xp = array_namespace(x)
+        layers, signals = self._layers(theta), self._signals(theta, x)
+        starts = [0]
+        for layer in layers:
+            starts.append(starts[-1] + layer.shape[0] * layer.shape[1])
+        total = xp.zeros((theta.shape[0], theta.shape[0]), dtype=x.dtype)
+        for k in range(len(layers) - 1):
+            into = signals[k][1][:, None, None, :]
+            change = xp.eye(layers[k].shape[0], dtype=x.dtype)[None, :, :]  # of the output of k, with itself
+            for m in range(k + 1, len(layers)):
+                signal, hidden = signals[m]
+                change = change * xp.astype(hidden > 0, x.dtype)[:, :, None]
+                moved = xp.reshape(change[:, :, :, None] * into, (x.shape[0], -1))
+                block = xp.permute_dims(weights[:, None] * signal, (1, 0)) @ moved
+                shape = (starts[m + 1] - starts[m], starts[k + 1] - starts[k])
+                upper = xp.permute_dims(xp.reshape(block, shape), (1, 0))
+                total[starts[k] : starts[k + 1], starts[m] : starts[m + 1]] = upper
+                change = layers[m][None, :, :] @ change
+        return total
 
     def index_gradient_norms(self, theta: Array, x: Array) -> Array:
         """Sum over layers of |signal|^2 |input|^2."""

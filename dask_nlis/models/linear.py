@@ -38,9 +38,11 @@ class Linear:
     inputs = affine.inputs
     index = affine.index
     index_gradient = affine.index_gradient
+    index_hessian = affine.index_hessian
     index_gradient_norms = affine.index_gradient_norms
     predict = indexed.predict
     jacobian = indexed.jacobian
+    hessian = indexed.hessian
     at_zero = indexed.at_zero
 
     def __post_init__(self) -> None:

@@ -47,6 +47,9 @@ class Model(Protocol):
     def jacobian(self, theta: Array, x: Array) -> Array:
         """Gradient of the prediction in theta, shape (m, p)."""
 
+    def hessian(self, theta: Array, x: Array, weights: Array) -> Array:
+        """Weighted sum over rows of the second derivatives of the prediction in theta, weights (m,) -> (p, p)."""
+
     def at_zero(self, x: Array) -> Array:
         """Prediction at theta = 0, shape (m,)."""
 
@@ -67,6 +70,9 @@ class IndexModel(Model, Protocol):
 
     def index_gradient(self, theta: Array, x: Array) -> Array:
         """Gradient of u in theta, shape (m, p)."""
+
+    def index_hessian(self, theta: Array, x: Array, weights: Array) -> Array:
+        """Weighted sum over rows of the second derivatives of u in theta, weights (m,) -> (p, p)."""
 
     def index_gradient_norms(self, theta: Array, x: Array) -> Array:
         """Squared norms of the rows of `index_gradient`, shape (m,), without forming them where that is possible."""

@@ -140,6 +140,27 @@ class ReluNetwork:
         """[r(z_j), a_j r'(z_j) x] for each unit."""
         return self._blocks(theta, x)
 
+    def _bends(self, theta: Array, x: Array, weights: Array) -> Array:
+        """Second derivatives of the outputs a_j r(z_j), summed over rows with weights (rows, m); units apart: (p, p)."""
+        xp = array_namespace(x)
+        inner, a, z = self._units(theta, x)
+        across = xp.permute_dims(weights * self.unit.derivative(z), (1, 0)) @ inner  # of a_j and b_j
+        within = weights * a[None, :] * self.unit.second_derivative(z)
+        p, q = theta.shape[0], inner.shape[1]
+        total = xp.zeros((p, p), dtype=x.dtype)
+        for j in range(self.n_hidden):
+            first = j * (1 + q)
+            b = slice(first + 1, first + 1 + q)
+            total[first, b] = across[j, :]
+            total[b, first] = across[j, :]
+            total[b, b] = xp.permute_dims(inner, (1, 0)) @ (within[:, j, None] * inner)
+        return total
+
+    def index_hessian(self, theta: Array, x: Array, weights: Array) -> Array:
+        """r'(z_j) x between a_j and b_j, a_j r''(z_j) x x' within b_j; none between units."""
+        xp = array_namespace(x)
+        return self._bends(theta, x, weights[:, None] * xp.ones((1, self.n_hidden), dtype=x.dtype))
+
     def index_gradient_norms(self, theta: Array, x: Array) -> Array:
         """sum_j r(z_j)^2 + |x|^2 sum_j (a_j r'(z_j))^2: no (rows, p) array."""
         inner, a, z = self._units(theta, x)
@@ -165,6 +186,20 @@ class ReluNetwork:
         if not self.per_unit:
             return indexed.jacobian(self, theta, x)
         return self._blocks(theta, x, self.activation.derivative(self._outputs(theta, x)))
+
+    def hessian(self, theta: Array, x: Array, weights: Array) -> Array:
+        """Second derivatives of the prediction; those of phi on each unit stay within the unit."""
+        if not self.per_unit:
+            return indexed.hessian(self, theta, x, weights)
+        xp = array_namespace(x)
+        outputs, rows = self._outputs(theta, x), self._blocks(theta, x)
+        total = self._bends(theta, x, weights[:, None] * self.activation.derivative(outputs))
+        bend = weights[:, None] * self.activation.second_derivative(outputs)
+        size = theta.shape[0] // self.n_hidden
+        for j in range(self.n_hidden):
+            own = slice(j * size, (j + 1) * size)
+            total[own, own] += xp.permute_dims(rows[:, own], (1, 0)) @ (bend[:, j, None] * rows[:, own])
+        return total
 
     def adjoint(self, theta: Array, x: Array) -> Array:
         """Closed form of the per-unit network: each unit is an index model of its own parameters."""

@@ -12,6 +12,7 @@ from dask_nlis.kernels.calls import called, name_of
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import is_number, is_whole
 from dask_nlis.models import checks, indexed
+from dask_nlis.models.differences import second_derivatives
 from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
 
@@ -106,6 +107,7 @@ class Homogeneous:
     form: ClassVar[Form] = "index"
     predict = indexed.predict
     jacobian = indexed.jacobian
+    hessian = indexed.hessian
     at_zero = indexed.at_zero
 
     def __post_init__(self) -> None:
@@ -152,6 +154,10 @@ class Homogeneous:
         rows = called("Homogeneous gradient", self.gradient, theta, x, shape=(x.shape[0], theta.shape[0]))
         self._check_gradient(theta, x[:_CHECKED_ROWS, :], rows[:_CHECKED_ROWS, :])
         return rows
+
+    def index_hessian(self, theta: Array, x: Array, weights: Array) -> Array:
+        """Differences of the user's gradient."""
+        return second_derivatives(self.index_gradient, theta, x, weights)
 
     def index_gradient_norms(self, theta: Array, x: Array) -> Array:
         """Squared norms of the user's gradient rows."""
@@ -256,6 +262,10 @@ class Numerical:
     def jacobian(self, theta: Array, x: Array) -> Array:
         """The user's gradient."""
         return called("Numerical gradient", self.gradient, theta, x, shape=(x.shape[0], theta.shape[0]))
+
+    def hessian(self, theta: Array, x: Array, weights: Array) -> Array:
+        """Differences of the user's gradient."""
+        return second_derivatives(self.jacobian, theta, x, weights)
 
     def at_zero(self, x: Array) -> Array:
         """The user's value at theta = 0."""

@@ -1,6 +1,7 @@
 """The constrained, weighted fit of a small sample in memory."""
 
 from dask_nlis.refit.fit import Fit
+from dask_nlis.refit.refit_with import refit_with
 from dask_nlis.refit.verb import fit_rows, refit
 
-__all__ = ["Fit", "fit_rows", "refit"]
+__all__ = ["Fit", "fit_rows", "refit", "refit_with"]

@@ -4,19 +4,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_nlis.activations import Identity
 from dask_nlis.constraints.quadratic import unit_diagonal
-from dask_nlis.models import Linear, SingleIndex
+from dask_nlis.models import DeepReluNetwork, ReluNetwork
+from dask_nlis.refit.design import scatter
 from dask_nlis.refit.objective import Objective
 from dask_nlis.sample import Sample
 
 Vector = np.ndarray
 
-#: Smallest eigenvalue of the Hessian, scaled to a unit diagonal, at which the optimum counts as unique.
-_UNIQUE = 1e-10
+#: Smallest eigenvalue of the Hessian, scaled to a unit diagonal, at which the optimum counts as unique: a weighted
+#: matrix of rows with condition 1e6 passes, while dependent columns come out at about p eps.
+_UNIQUE = 1e-12
 
-#: A row that decides its own residual has h near 1; 1 - h is not taken for less than this.
-_LEAST = 1e-2
+#: 1 - h of a row, h its leverage in the fit, at which it alone decides a parameter: its residual has no digits left.
+_ALONE = 1e-6
 
 
 class Spread(NamedTuple):
@@ -27,104 +28,97 @@ class Spread(NamedTuple):
     withheld: str
 
 
-def spread(objective: Objective, theta: Vector, sample: Sample | None, *, ok: bool, active: tuple[str, ...]) -> Spread:
-    """Covariance of a fit; in memory, one pass over the rows taken.
+def spread(objective: Objective, theta: Vector, drawn: Sample | Vector, *, ok: bool, active: tuple[str, ...]) -> Spread:
+    """Covariance of a fit; in memory, two passes over the rows taken, O(s p^2 + p^3).
 
-    H is the Hessian of the weighted loss (with second derivatives of the prediction for models of one linear index,
-    where that is positive definite; Gauss-Newton otherwise). M adds up over the design of the sample; rows count with
-    their gradient over 1 - h, h their leverage in the fit (MacKinnon & White 1985, HC3).
+    H is the Hessian of the weighted objective: with the second derivatives of the prediction where that is positive
+    definite, Gauss-Newton's otherwise. M is the variance of the weighted gradient under the design (`scatter`), each
+    draw's gradient over 1 - h, where h is its leverage in the fit (MacKinnon & White 1985, HC3). For the population
+    H^-1 (sum w g g') H^-1 is added, g a row's gradient: what all rows vary by, estimated from the sample.
 
-    - multinomial: draws centred within their stage; independent rows of one's own weights likewise.
-    - stratified: half squared differences of successive slices within a stage, which see what the slices gain.
-    - poisson, pooled: variance weights times squared gradients, uncentred.
-    - systematic: successive differences times sqrt(1 - pi), rows drawn for certain left out.
+    Parameters
+    ----------
+    objective : Objective
+        What was minimised over s rows; its weights are those of the draw times the row weights of the data.
+    theta : ndarray of shape (p,)
+        Its minimum.
+    drawn : Sample or ndarray of shape (s,)
+        The sample of the rows, or the weights of draws of one's own: one independent draw a row.
+    ok : bool
+        Whether the fit passed its checks.
+    active : tuple of str
+        Constraints on whose boundary theta lies.
     """
-    p = len(theta)
-    none = np.full((p, p), np.nan)
-    if not ok:
-        return Spread(none, none, "the fit is not ok")
-    if active:
-        return Spread(none, none, f"a constraint is active ({active[0]})")
-    rows, slopes, bend = _pieces(objective, theta)
-    inverse = _inverse(objective, theta, rows, slopes, bend)
-    if inverse is None:
-        return Spread(
-            none, none, "the optimum is not unique (the Hessian is singular: dependent columns, or too few rows)"
-        )
-    # Weights of the design, of one draw each, and row weights of the data: together they are objective.weights.
-    design = np.ones(len(rows)) if sample is None else sample.weights
-    counts = np.ones(len(rows)) if sample is None else sample.counts
-    data = objective.weights / design
-    gradients = (data * slopes)[:, None] * rows
-    leverage = data * np.maximum(bend, 0.0) * np.einsum("ij,jk,ik->i", rows, inverse, rows)
-    reduced = gradients / np.maximum(1.0 - design / counts * leverage, _LEAST)[:, None]
-    # Weights of one's own: one independent draw a row.
-    middle = _centred(reduced) if sample is None else _of_design(sample, reduced)
-    population = inverse @ ((design[:, None] * gradients).T @ gradients) @ inverse
-    covariance = inverse @ middle @ inverse
-    return Spread((covariance + covariance.T) / 2, (population + population.T) / 2, "")
-
-
-def _pieces(objective: Objective, theta: Vector) -> tuple[Vector, Vector, Vector]:
-    """Derivative of each prediction (s, p), and first and second derivative of its loss, (s,)."""
-    model, loss = objective.problem.model, objective.problem.loss
+    reason = _reason(objective, ok, active)
+    if reason:
+        return _withheld(len(theta), reason)
     with np.errstate(all="ignore"):
-        prediction = model.predict(theta, objective.X)
-        return (
-            model.jacobian(theta, objective.X),
-            loss.derivative(prediction, objective.y),
-            loss.curvature(prediction, objective.y),
+        prediction = objective.problem.model.predict(theta, objective.X)
+        rows = objective.problem.model.jacobian(theta, objective.X)
+        slopes = objective.problem.loss.derivative(prediction, objective.y)
+        bend = objective.problem.loss.curvature(prediction, objective.y)
+    if not bend.any():
+        return _withheld(len(theta), "the loss has no curvature here, and no Hessian tells the errors")
+    half = _root_of_inverse(objective, theta, rows, slopes, bend)
+    if half is None:
+        return _withheld(
+            len(theta), "the optimum is not unique (the Hessian is singular: dependent columns, or too few rows)"
         )
+    design = drawn.weights if isinstance(drawn, Sample) else drawn
+    counts = drawn.counts if isinstance(drawn, Sample) else np.ones(len(rows))
+    # Row weights of the data: with those of the design they make objective.weights.
+    data = np.divide(objective.weights, design, out=np.zeros(len(rows)), where=design > 0)
+    reach = rows @ half  # (s, p), rows in units in which H is the identity
+    leverage = objective.weights / counts * np.maximum(bend, 0.0) * (reach * reach).sum(axis=1)
+    by_chance = drawn.variance_weights > 0 if isinstance(drawn, Sample) else design > 0
+    alone = by_chance & (1.0 - leverage < _ALONE)
+    if alone.any():
+        return _withheld(
+            len(theta), f"taken row {int(np.argmax(alone))} alone decides a parameter; draw more rows, or add a ridge"
+        )
+    kept = np.where(by_chance, 1.0 - leverage, 1.0)
+    whitened = (data * slopes)[:, None] * reach  # gradients, in those units
+    middle = scatter(drawn, whitened / kept[:, None])
+    population = whitened.T @ (design[:, None] * whitened)
+    return Spread(_sandwich(half, middle), _sandwich(half, population), "")
 
 
-def _inverse(objective: Objective, theta: Vector, rows: Vector, slopes: Vector, bend: Vector) -> Vector | None:
-    """Inverse Hessian of the objective, None where the optimum is not unique."""
-    model, weights = objective.problem.model, objective.weights
+def _withheld(p: int, reason: str) -> Spread:
+    none = np.full((p, p), np.nan)
+    return Spread(none, none.copy(), reason)
+
+
+def _reason(objective: Objective, ok: bool, active: tuple[str, ...]) -> str:
+    """Why there can be no covariance, before any arithmetic; empty where there can be."""
+    if not ok:
+        return "the fit is not ok"
+    if active:
+        return f"a constraint is active ({active[0]})"
+    if isinstance(objective.problem.model, ReluNetwork | DeepReluNetwork) and not np.any(objective.ridge):
+        return "the optimum is not unique (units of a network can be rescaled against their outputs; a ridge decides)"
+    return ""
+
+
+def _root_of_inverse(objective: Objective, theta: Vector, rows: Vector, slopes: Vector, bend: Vector) -> Vector | None:
+    """A matrix (p, p) whose product with its transpose is the inverse Hessian; None where the optimum is not unique."""
+    weights = objective.weights
     ridge = np.diag(np.broadcast_to(2 * objective.ridge, theta.shape))
-    candidates = []
-    if isinstance(model, Linear | SingleIndex) and not isinstance(model.activation, Identity):
-        inputs = model.inputs(objective.X)
-        second = model.activation.second_derivative(model.index(theta, objective.X))
-        whole = rows.T @ ((weights * bend)[:, None] * rows) + inputs.T @ ((weights * slopes * second)[:, None] * inputs)
-        candidates.append(whole + ridge)
-    candidates.append(rows.T @ ((weights * np.maximum(bend, 0.0))[:, None] * rows) + ridge)
-    for hessian in candidates:
-        if not np.isfinite(hessian).all() or np.diagonal(hessian).min() < 0:  # not positive definite
+    with np.errstate(all="ignore"):
+        whole = rows.T @ ((weights * bend)[:, None] * rows)
+        whole = whole + objective.problem.model.hessian(theta, objective.X, weights * slopes)
+        gauss_newton = rows.T @ ((weights * np.maximum(bend, 0.0))[:, None] * rows)
+    for hessian in (whole + ridge, gauss_newton + ridge):
+        if not np.isfinite(hessian).all() or (np.diagonal(hessian) <= 0).any():  # not positive definite
             continue
         scale = unit_diagonal(hessian)
         values, vectors = np.linalg.eigh((hessian + hessian.T) / 2 * np.outer(scale, scale))
-        if values[0] > _UNIQUE * max(values[-1], 1.0):
-            half = scale[:, None] * vectors / np.sqrt(values)
-            return half @ half.T
+        if values[0] > _UNIQUE * values[-1]:
+            root: Vector = scale[:, None] * vectors / np.sqrt(values)
+            return root
     return None
 
 
-def _of_design(sample: Sample, gradients: Vector) -> Vector:
-    """M of the draws of a sample, gradients (m, p) of its distinct rows."""
-    p = gradients.shape[1]
-    if sample.scheme in ("poisson", "pooled"):
-        return gradients.T @ (sample.variance_weights[:, None] * gradients)
-    each = (sample.weights / sample.counts)[:, None] * gradients
-    total = np.zeros((p, p))
-    for stage in np.unique(sample.stage):
-        draws = sample.draws[sample.stage == stage]
-        if sample.scheme == "systematic":
-            draws = draws[sample.probabilities[draws] < 1.0]
-        if len(draws) < 2:
-            continue
-        if sample.scheme == "multinomial":
-            total += _centred(each[draws])
-            continue
-        steps = np.diff(each[draws], axis=0)
-        if sample.scheme == "systematic":
-            out = 1.0 - sample.probabilities[draws]
-            steps *= np.sqrt((out[1:] + out[:-1]) / 2)[:, None]
-        total += len(draws) / (2 * len(steps)) * (steps.T @ steps)
-    return total
-
-
-def _centred(each: Vector) -> Vector:
-    """m / (m - 1) sum of squares around the mean."""
-    m = len(each)
-    around = each - each.mean(axis=0)
-    return m / max(m - 1, 1) * (around.T @ around)
+def _sandwich(half: Vector, middle: Vector) -> Vector:
+    """Half @ middle @ half', symmetric to the last bit."""
+    found = half @ middle @ half.T
+    return (found + found.T) / 2

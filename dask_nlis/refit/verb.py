@@ -99,7 +99,7 @@ def refit(
     if not isinstance(problem, Problem):
         raise InputTypeError(f"problem is {type(problem).__name__}; give Problem(model, loss)")
     x, labels, weights, names = _taken(X, y, sample, sample_weight)
-    drawn = sample if isinstance(sample, Sample) else None
+    drawn = sample if isinstance(sample, Sample) else row_weights("sample", sample, len(x))
     _check_labels(problem.loss, labels)
     if isinstance(n_starts, bool) or not isinstance(n_starts, int | np.integer) or n_starts < 1:
         raise InputError(f"n_starts={n_starts!r} is not allowed; give a positive integer")
@@ -118,13 +118,16 @@ def fit_rows(
     weights: np.ndarray,
     names: tuple[str, ...],
     *,
-    sample: Sample | None = None,
+    sample: Sample | np.ndarray,
     start: Any = None,
     n_starts: int = 5,
     seed: int = 0,
     ridge: float = 0.0,
 ) -> Fit:
-    """Fit checked float64 rows with weights, (s, d), (s,), (s,): what `refit` and the pipeline have in common."""
+    """Fit checked float64 rows with weights, (s, d), (s,), (s,): what `refit` and the pipeline have in common.
+
+    `sample` is what the rows were drawn by, or the weights of draws of one's own; `weights` hold those of the data too.
+    """
     shrunk = ridge * slopes_only(problem.model, x.shape[1]) if ridge else 0.0
     objective = within(Objective(problem, x, y, weights, shrunk), set_for(problem, x.shape[1]))
     first = None if start is None else check_theta(problem, start, x.shape[1], names, "start")
@@ -158,9 +161,9 @@ def _taken(
             raise InputError(f"X has {s} rows, but the sample has {len(sample)}; give sample.take(X, y)")
         weights = sample.weights
     else:
-        weights = _weights("sample", sample, s)
+        weights = row_weights("sample", sample, s)
     if sample_weight is not None:
-        weights = weights * _weights("sample_weight", sample_weight, s)
+        weights = weights * row_weights("sample_weight", sample_weight, s)
     if not weights.any():
         raise InputError("weights are all zero; give some weight to a row")
     bad = ~np.isfinite(x).all(axis=1) | ~np.isfinite(labels)
@@ -190,7 +193,8 @@ def _column(argument: str, value: Any, s: int) -> np.ndarray:
     return column.reshape(-1)
 
 
-def _weights(argument: str, value: Any, s: int) -> np.ndarray:
+def row_weights(argument: str, value: Any, s: int) -> np.ndarray:
+    """Weights >= 0 of s rows as float64, (s,), or raise."""
     weights = _column(argument, value, s)
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
@@ -282,7 +286,7 @@ def _escapes(objective: Objective, theta: np.ndarray) -> bool:
 
 
 def _checked(
-    objective: Objective, problem: Problem, theta: np.ndarray, names: tuple[str, ...], sample: Sample | None
+    objective: Objective, problem: Problem, theta: np.ndarray, names: tuple[str, ...], sample: Sample | np.ndarray
 ) -> Fit:
     constraint = objective.problem.constraint
     objective = on_piece(objective, theta)  # where the set is not convex, the optimum is a local one
@@ -318,6 +322,6 @@ def _checked(
         n_rows=len(objective.y),
         covariance=found.covariance,
         population_covariance=found.population,
-        design="one independent draw a row" if sample is None else f"{sample.scheme} sample",
+        design=f"{sample.scheme} sample" if isinstance(sample, Sample) else "one independent draw a row",
         withheld=found.withheld,
     )
