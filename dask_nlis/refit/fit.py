@@ -127,7 +127,9 @@ class Fit:
         >>> bool(low[0] < 1 < high[0])
         True
         """
-        if isinstance(confidence_level, bool) or not isinstance(confidence_level, int | float | np.number):
+        if isinstance(confidence_level, bool) or not isinstance(
+            confidence_level, int | float | np.integer | np.floating
+        ):
             raise InputTypeError(f"confidence_level={confidence_level!r} is no number; give one between 0 and 1")
         if not 0 < confidence_level < 1:
             raise InputError(f"confidence_level={confidence_level!r} is not allowed; give a number between 0 and 1")

@@ -80,14 +80,14 @@ def refit_with(estimator: E, X: Any, y: Any, sample: Any) -> E:
         return _returned(fitted, fitted.fit(X, y, sample_weight=weights))
     with config_context(enable_metadata_routing=True):
         routed = _routes(fitted)
+    with config_context(enable_metadata_routing=routed):
         if not routed and not (_takes_weights(fitted) and all(map(_takes_weights, parts))):
             # Without routing there is only fit(sample_weight=...), and what it hands on.
             wrong = next((part for part in parts if not _takes_weights(part)), fitted)
             raise _refusal(fitted, fitted if not _takes_weights(fitted) else wrong)
         if routed:
             _request(fitted, parts)
-            return _returned(fitted, fitted.fit(X, y, sample_weight=weights))
-    return _returned(fitted, fitted.fit(X, y, sample_weight=weights))
+        return _returned(fitted, fitted.fit(X, y, sample_weight=weights))
 
 
 def _returned(fitted: Any, answer: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dask_nlis.nouns import noun
 
@@ -35,7 +36,7 @@ class Summary:
     def _cells(self) -> list[tuple[str, ...]]:
         numbers = (self.estimates, self.standard_errors, self.low, self.high)
         return [
-            (name, *("-" if np.isnan(value) else f"{value:.5g}" for value in line))
+            (_printable(name), *("-" if np.isnan(value) else f"{value:.5g}" for value in line))
             for name, line in zip(self.names, np.column_stack(numbers), strict=True)
         ]
 
@@ -44,9 +45,13 @@ class Summary:
         for k, column in enumerate(self._columns()):
             table.add_column(column, justify="right" if k else "left", no_wrap=True)
         for line in self._cells():
-            table.add_row(*line)
+            table.add_row(*(Text(cell) for cell in line))
         out = StringIO()
-        Console(file=out, width=200, color_system=None, markup=False, highlight=False).print(table)
+        # As wide as the table: numbers have at most 12 characters, a name as many as it has, two cells each at most.
+        width = 120 + 2 * max(map(len, (cells[0] for cells in self._cells())))
+        Console(
+            file=out, width=width, color_system=None, markup=False, emoji=False, highlight=False, legacy_windows=False
+        ).print(table)
         lines = [self.heading, *(line.rstrip() for line in out.getvalue().splitlines()), self.note]
         return "\n".join(line for line in lines if line)
 
@@ -55,8 +60,21 @@ class Summary:
 
     def _repr_html_(self) -> str:
         def row(cells: Any, tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+            style = ("left", *["right"] * (len(cells) - 1))
+            return (
+                "<tr>"
+                + "".join(
+                    f"<{tag} style='text-align:{side}'>{html.escape(cell)}</{tag}>"
+                    for side, cell in zip(style, cells, strict=True)
+                )
+                + "</tr>"
+            )
 
         body = "".join(row(line, "td") for line in self._cells())
         caption = f"<caption>{html.escape(self.heading)}</caption>"
         return f"<table>{caption}{row(self._columns(), 'th')}{body}</table><p>{html.escape(self.note)}</p>"
+
+
+def _printable(name: str) -> str:
+    """The name on one line, what is no character to see as its code."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
