@@ -60,18 +60,13 @@ class Summary:
 
     def _repr_html_(self) -> str:
         def row(cells: Any, tag: str) -> str:
-            style = ("left", *["right"] * (len(cells) - 1))
-            return (
-                "<tr>"
-                + "".join(
-                    f"<{tag} style='text-align:{side}'>{html.escape(cell)}</{tag}>"
-                    for side, cell in zip(style, cells, strict=True)
-                )
-                + "</tr>"
-            )
+            sides = ("text-align:left", *["text-align:right; padding-left:1.5em"] * (len(cells) - 1))
+            pairs = zip(sides, map(html.escape, cells), strict=True)
+            inside = "".join(f"<{tag} style='{side}'>{cell}</{tag}>" for side, cell in pairs)
+            return f"<tr>{inside}</tr>"
 
         body = "".join(row(line, "td") for line in self._cells())
-        caption = f"<caption>{html.escape(self.heading)}</caption>"
+        caption = f"<caption style='text-align:left'>{html.escape(self.heading)}</caption>"
         return f"<table>{caption}{row(self._columns(), 'th')}{body}</table><p>{html.escape(self.note)}</p>"
 
 
