@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_nlis.constraints.quadratic import unit_diagonal
+from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.models import DeepReluNetwork, ReluNetwork
 from dask_nlis.refit.design import scatter
 from dask_nlis.refit.objective import Objective
@@ -33,8 +34,9 @@ def spread(objective: Objective, theta: Vector, drawn: Sample | Vector, *, ok: b
 
     H is the Hessian of the weighted objective: with the second derivatives of the prediction where that is positive
     definite, Gauss-Newton's otherwise. M is the variance of the weighted gradient under the design (`scatter`), each
-    draw's gradient over 1 - h, where h is its leverage in the fit (MacKinnon & White 1985, HC3). For the population
-    H^-1 (sum w g g') H^-1 is added, g a row's gradient: what all rows vary by, estimated from the sample.
+    draw's gradient over 1 - h (MacKinnon & White 1985, HC3), where h is its leverage in the Gauss-Newton fit, which
+    lies between 0 and 1. For the population H^-1 (sum w g g') H^-1 is added, g a row's gradient: what all rows vary
+    by, estimated from the sample.
 
     Parameters
     ----------
@@ -59,8 +61,10 @@ def spread(objective: Objective, theta: Vector, drawn: Sample | Vector, *, ok: b
         bend = objective.problem.loss.curvature(prediction, objective.y)
     if not bend.any():
         return _withheld(len(theta), "the loss has no curvature here, and no Hessian tells the errors")
-    half = _root_of_inverse(objective, theta, rows, slopes, bend)
-    if half is None:
+    flat = _root_of_inverse(_gauss_newton(objective, theta, bend, rows))
+    half = _root_of_inverse(_whole(objective, theta, slopes, bend, rows))
+    half = flat if half is None else half
+    if flat is None or half is None:
         return _withheld(
             len(theta), "the optimum is not unique (the Hessian is singular: dependent columns, or too few rows)"
         )
@@ -68,8 +72,7 @@ def spread(objective: Objective, theta: Vector, drawn: Sample | Vector, *, ok: b
     counts = drawn.counts if isinstance(drawn, Sample) else np.ones(len(rows))
     # Row weights of the data: with those of the design they make objective.weights.
     data = np.divide(objective.weights, design, out=np.zeros(len(rows)), where=design > 0)
-    reach = rows @ half  # (s, p), rows in units in which H is the identity
-    leverage = objective.weights / counts * np.maximum(bend, 0.0) * (reach * reach).sum(axis=1)
+    leverage = objective.weights / counts * np.maximum(bend, 0.0) * squared_row_norms(rows @ flat)
     by_chance = drawn.variance_weights > 0 if isinstance(drawn, Sample) else design > 0
     alone = by_chance & (1.0 - leverage < _ALONE)
     if alone.any():
@@ -77,7 +80,7 @@ def spread(objective: Objective, theta: Vector, drawn: Sample | Vector, *, ok: b
             len(theta), f"taken row {int(np.argmax(alone))} alone decides a parameter; draw more rows, or add a ridge"
         )
     kept = np.where(by_chance, 1.0 - leverage, 1.0)
-    whitened = (data * slopes)[:, None] * reach  # gradients, in those units
+    whitened = (data * slopes)[:, None] * (rows @ half)  # gradients, in units in which H is the identity
     middle = scatter(drawn, whitened / kept[:, None])
     population = whitened.T @ (design[:, None] * whitened)
     return Spread(_sandwich(half, middle), _sandwich(half, population), "")
@@ -99,23 +102,35 @@ def _reason(objective: Objective, ok: bool, active: tuple[str, ...]) -> str:
     return ""
 
 
-def _root_of_inverse(objective: Objective, theta: Vector, rows: Vector, slopes: Vector, bend: Vector) -> Vector | None:
-    """A matrix (p, p) whose product with its transpose is the inverse Hessian; None where the optimum is not unique."""
+def _whole(objective: Objective, theta: Vector, slopes: Vector, bend: Vector, rows: Vector) -> Vector:
+    """Hessian of the weighted objective, with the second derivatives of the prediction."""
     weights = objective.weights
-    ridge = np.diag(np.broadcast_to(2 * objective.ridge, theta.shape))
     with np.errstate(all="ignore"):
-        whole = rows.T @ ((weights * bend)[:, None] * rows)
-        whole = whole + objective.problem.model.hessian(theta, objective.X, weights * slopes)
-        gauss_newton = rows.T @ ((weights * np.maximum(bend, 0.0))[:, None] * rows)
-    for hessian in (whole + ridge, gauss_newton + ridge):
-        if not np.isfinite(hessian).all() or (np.diagonal(hessian) <= 0).any():  # not positive definite
-            continue
-        scale = unit_diagonal(hessian)
-        values, vectors = np.linalg.eigh((hessian + hessian.T) / 2 * np.outer(scale, scale))
-        if values[0] > _UNIQUE * values[-1]:
-            root: Vector = scale[:, None] * vectors / np.sqrt(values)
-            return root
-    return None
+        second = objective.problem.model.hessian(theta, objective.X, weights * slopes)
+        return rows.T @ ((weights * bend)[:, None] * rows) + second + _ridge(objective, theta)
+
+
+def _gauss_newton(objective: Objective, theta: Vector, bend: Vector, rows: Vector) -> Vector:
+    """The same without them, and without what bends down: positive semidefinite."""
+    with np.errstate(all="ignore"):
+        bent = (objective.weights * np.maximum(bend, 0.0))[:, None] * rows
+        return rows.T @ bent + _ridge(objective, theta)
+
+
+def _ridge(objective: Objective, theta: Vector) -> Vector:
+    return np.diag(np.broadcast_to(2 * objective.ridge, theta.shape))
+
+
+def _root_of_inverse(hessian: Vector) -> Vector | None:
+    """A matrix (p, p) whose product with its transpose is the inverse; None where it is not positive definite."""
+    if not np.isfinite(hessian).all() or (np.diagonal(hessian) <= 0).any():
+        return None
+    scale = unit_diagonal(hessian)
+    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2 * np.outer(scale, scale))
+    if not values[0] > _UNIQUE * values[-1]:
+        return None
+    root: Vector = scale[:, None] * vectors / np.sqrt(values)
+    return root
 
 
 def _sandwich(half: Vector, middle: Vector) -> Vector:
