@@ -186,6 +186,18 @@ def test_stages_of_independent_draws_in_a_pool_are_centred_and_others_are_not(rn
     np.testing.assert_allclose(scatter(pooled, rows[pooled.indices]), found, rtol=1e-10)
 
 
+def test_a_stage_of_a_pool_without_rows_of_its_own_is_not_centred(rng):
+    """Whether its draws were independent cannot be told; around zero the variance is rather too large."""
+    rows, n = rng.normal(1.0, 2.0, size=(6, 3)), 6
+    counts, expected = np.full(n, 2), np.full(n, 2.0)
+    pooled = nlis.Sample(
+        indices=np.arange(n), counts=counts, probabilities=expected / 12, weights=counts / expected,
+        variance_weights=counts / expected**2, draws=np.tile(np.arange(n), 2), stage=np.repeat([0, 1], n), n_rows=n,
+        scale=nlis.sample.Scale("given"), n_draws=12, scheme="pooled", seed=None,
+    )  # fmt: skip
+    np.testing.assert_allclose(scatter(pooled, rows), rows.T @ rows / 2, rtol=1e-12)
+
+
 def by_hand(scheme, probabilities, draws, stage, variance_weights=None):
     """A sample of distinct rows, drawn in this order."""
     place = np.argsort(np.argsort(draws))
@@ -217,6 +229,13 @@ def test_stratified_and_systematic_take_differences_of_neighbouring_slices_withi
     expected = 3 / 4 * (0.85 * square(z[7] - z[3]) + 0.75 * square(z[3] - z[9])) + 0.6 * square(z[1])
     sample = by_hand("systematic", [pi[k] for k in draws], draws, stage)
     np.testing.assert_allclose(scatter(sample, rows), expected, rtol=1e-12)
+
+
+def test_draws_of_stages_may_lie_among_one_another(rng):
+    rows, draws = rng.normal(size=(6, 2)), np.array([4, 0, 5, 2, 1, 3])
+    apart = by_hand("stratified", np.full(6, 0.5), draws, [0, 0, 0, 1, 1, 1], np.ones(6))
+    mixed = by_hand("stratified", np.full(6, 0.5), draws[[0, 3, 1, 4, 5, 2]], [0, 1, 0, 1, 1, 0], np.ones(6))
+    np.testing.assert_allclose(scatter(mixed, rows), scatter(apart, rows), rtol=1e-12)
 
 
 def test_stages_of_one_draw_are_taken_together_and_not_for_certain(rng):
@@ -286,6 +305,18 @@ def test_weights_of_ones_own_are_those_of_one_independent_draw_a_row(rng):
     np.testing.assert_allclose(again.population_covariance, of_weights.population_covariance, rtol=1e-8)
 
 
+def test_a_row_drawn_twice_is_two_draws(rng):
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    sample = nlis.draw(np.linspace(0.1, 3.0, 30) ** 2, 28, seed=3)
+    assert sample.counts.max() > 2
+    problem = nlis.Problem(nlis.Linear())
+    fit = nlis.refit(problem, *sample.take(X, y), sample)
+    place = sample.draws
+    each = nlis.refit(problem, *(part[place] for part in sample.take(X, y)), (sample.weights / sample.counts)[place])
+    np.testing.assert_allclose(fit.covariance, each.covariance, rtol=1e-8)
+    np.testing.assert_allclose(fit.population_covariance, each.population_covariance, rtol=1e-8)
+
+
 def test_a_sample_of_all_rows_has_no_error_around_their_fit(rng):
     X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
     sample = nlis.draw(np.ones(30), 30, scheme="poisson", seed=0)
@@ -327,6 +358,21 @@ def test_errors_are_withheld_with_a_sentence_where_they_would_mislead(rng):
     ):
         assert fit.withheld == ""
         assert (fit.standard_errors > 0).all()
+
+
+def test_dependent_columns_are_told_from_nearly_dependent_ones():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(60, 6)), rng.normal(size=60)
+        mixed = np.column_stack([X, X @ rng.normal(size=6)])
+        objective = Objective(nlis.Problem(nlis.Linear()), mixed, y, np.ones(60))
+        assert "not unique" in spread(objective, np.zeros(8), np.ones(60), ok=True, active=()).withheld
+        near = mixed + np.where(np.arange(7) == 6, 1e-5, 0.0) * rng.normal(size=(60, 7))
+        design = np.column_stack([near, np.ones(60)])
+        theta = np.linalg.lstsq(design, y, rcond=None)[0]
+        objective = Objective(nlis.Problem(nlis.Linear()), near, y, np.ones(60))
+        found = spread(objective, theta, np.ones(60), ok=True, active=())
+        np.testing.assert_allclose(found.population, sm.OLS(y, design).fit().cov_HC0, rtol=1e-3)
 
 
 def test_a_row_drawn_for_certain_may_decide_a_parameter(rng):

@@ -30,7 +30,7 @@ class Spread(NamedTuple):
 
 
 def spread(objective: Objective, theta: Vector, drawn: Sample | Vector, *, ok: bool, active: tuple[str, ...]) -> Spread:
-    """Covariance of a fit; in memory, two passes over the rows taken, O(s p^2 + p^3).
+    """Covariance of a fit; in memory, O(s p^2 + p^3), and 2 p + 1 calls of the gradient of a user's model.
 
     H is the Hessian of the weighted objective: with the second derivatives of the prediction where that is positive
     definite, Gauss-Newton's otherwise. M is the variance of the weighted gradient under the design (`scatter`), each
@@ -62,12 +62,12 @@ def spread(objective: Objective, theta: Vector, drawn: Sample | Vector, *, ok: b
     if not bend.any():
         return _withheld(len(theta), "the loss has no curvature here, and no Hessian tells the errors")
     flat = _root_of_inverse(_gauss_newton(objective, theta, bend, rows))
-    half = _root_of_inverse(_whole(objective, theta, slopes, bend, rows))
-    half = flat if half is None else half
-    if flat is None or half is None:
+    if flat is None:
         return _withheld(
             len(theta), "the optimum is not unique (the Hessian is singular: dependent columns, or too few rows)"
         )
+    half = _root_of_inverse(_whole(objective, theta, slopes, bend, rows))
+    half = flat if half is None else half
     design = drawn.weights if isinstance(drawn, Sample) else drawn
     counts = drawn.counts if isinstance(drawn, Sample) else np.ones(len(rows))
     # Row weights of the data: with those of the design they make objective.weights.

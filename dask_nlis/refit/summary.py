@@ -49,9 +49,7 @@ class Summary:
         out = StringIO()
         # As wide as the table: numbers have at most 12 characters, a name as many as it has, two cells each at most.
         width = 120 + 2 * max(map(len, (cells[0] for cells in self._cells())))
-        Console(
-            file=out, width=width, color_system=None, markup=False, emoji=False, highlight=False, legacy_windows=False
-        ).print(table)
+        Console(file=out, width=width, color_system=None, legacy_windows=False).print(table)
         lines = [self.heading, *(line.rstrip() for line in out.getvalue().splitlines()), self.note]
         return "\n".join(line for line in lines if line)
 
