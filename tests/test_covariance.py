@@ -186,16 +186,15 @@ def test_stages_of_independent_draws_in_a_pool_are_centred_and_others_are_not(rn
     np.testing.assert_allclose(scatter(pooled, rows[pooled.indices]), found, rtol=1e-10)
 
 
-def test_a_stage_of_a_pool_without_rows_of_its_own_is_not_centred(rng):
-    """Whether its draws were independent cannot be told; around zero the variance is rather too large."""
-    rows, n = rng.normal(1.0, 2.0, size=(6, 3)), 6
-    counts, expected = np.full(n, 2), np.full(n, 2.0)
-    pooled = nlis.Sample(
-        indices=np.arange(n), counts=counts, probabilities=expected / 12, weights=counts / expected,
-        variance_weights=counts / expected**2, draws=np.tile(np.arange(n), 2), stage=np.repeat([0, 1], n), n_rows=n,
-        scale=nlis.sample.Scale("given"), n_draws=12, scheme="pooled", seed=None,
-    )  # fmt: skip
-    np.testing.assert_allclose(scatter(pooled, rows), rows.T @ rows / 2, rtol=1e-12)
+def test_stages_of_a_pool_are_centred_though_all_their_rows_are_shared(rng):
+    rows, q = rng.normal(1.0, 2.0, size=(4, 3)), np.ones(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nlis.NlisWarning)  # more draws than rows
+        parts = [nlis.draw(q, 40, seed=seed) for seed in range(2)]
+    pooled = nlis.pool(parts, [q, q])
+    assert all(len(part) == 4 for part in parts)
+    found = sum(40 * np.cov(np.repeat(rows / 20, part.counts, axis=0).T) for part in parts)
+    np.testing.assert_allclose(scatter(pooled, rows), found, rtol=1e-10)
 
 
 def by_hand(scheme, probabilities, draws, stage, variance_weights=None):

@@ -211,6 +211,20 @@ def test_what_cannot_be_pooled_is_refused_in_one_line(case, scores):
     assert len(str(e.value)) <= 300
 
 
+def test_joined_samples_keep_the_scheme_of_every_stage(scores):
+    parts = {c: nlis.draw(scores[0], 9, scheme=c, seed=k) for k, c in enumerate(SCHEMES)}
+    pooled = nlis.pool(list(parts.values())[:3], combine="stagewise")
+    assert pooled.stage_schemes == SCHEMES[:3]
+    again = nlis.concat([pooled, parts["systematic"]])
+    assert (again.scheme, again.stage_schemes) == ("pooled", SCHEMES)
+    for k, part in enumerate(parts.values()):
+        offset = N if k == 3 else 0
+        np.testing.assert_array_equal(again.indices[again.draws[again.stage == k]], part.indices[part.draws] + offset)
+    alike = nlis.concat([parts["poisson"], parts["poisson"]])
+    assert (alike.scheme, alike.stage_schemes) == ("poisson", ())
+    assert parts["poisson"].stage_schemes == ()
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_concatenated_samples_estimate_the_sum_over_both_data_sets(scheme, scores, losses, rng):
     other = rng.lognormal(size=N)

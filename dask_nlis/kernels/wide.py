@@ -6,6 +6,7 @@ uint64, where carries show as results smaller than a summand; Python integers co
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 
@@ -83,9 +84,9 @@ def in_order(words: np.ndarray) -> np.ndarray:
     return np.lexsort((words[:, 1], words[:, 0]))
 
 
-def search(ascending: np.ndarray, words: np.ndarray, side: str) -> np.ndarray:
+def search(ascending: np.ndarray, words: np.ndarray, side: Literal["left", "right"]) -> np.ndarray:
     """`numpy.searchsorted` for words, (m,) int64."""
-    return np.searchsorted(_text(ascending), _text(words), side=side)  # type: ignore[call-overload]
+    return np.searchsorted(_text(ascending), _text(words), side=side)
 
 
 def _text(words: np.ndarray) -> np.ndarray:

@@ -29,14 +29,7 @@ class Rule(Protocol):
         """Squared norms of those rows, (m,), in closed form where there is one."""
 
     def exact(self, labelled: bool) -> bool:
-        """Whether rows are a formula; otherwise `ray` gives them."""
-
-    def ray(self, x: Array, y: Array | None) -> Ray:
-        """Rows of the matrix by quadrature, with the nodes and the identity residual."""
-
-    @property
-    def tolerance(self) -> float:
-        """Largest residual that is accepted."""
+        """Whether rows are a formula; the others, of some dual matrices, are integrals (`Dual.ray`)."""
 
 
 def _last(labelled: bool) -> str:
@@ -63,15 +56,6 @@ class Plain:
         """True: these rows are a formula."""
         return True
 
-    def ray(self, x: Array, y: Array | None) -> Ray:
-        """Not needed."""
-        raise NotImplementedError
-
-    @property
-    def tolerance(self) -> float:
-        """Not needed."""
-        return 0.0
-
 
 @noun
 class Reference:
@@ -95,15 +79,6 @@ class Reference:
     def exact(self, labelled: bool) -> bool:
         """True: these rows are a formula."""
         return True
-
-    def ray(self, x: Array, y: Array | None) -> Ray:
-        """Not needed."""
-        raise NotImplementedError
-
-    @property
-    def tolerance(self) -> float:
-        """Not needed."""
-        return 0.0
 
 
 @noun
@@ -130,12 +105,12 @@ class Dual:
         return problems.has_closed_form(self.problem, labelled)
 
     def ray(self, x: Array, y: Array | None) -> Ray:
-        """Rows by `dask_nlis.problem.dual_ray`."""
+        """Rows by quadrature, with the nodes and the identity residual: `dask_nlis.problem.dual_ray`."""
         return problems.dual_ray(self.problem, self._theta_like(x), x, y)
 
     @property
     def tolerance(self) -> float:
-        """Of a Numerical model; the default of one otherwise."""
+        """Largest identity residual of an integral that is accepted: that of a Numerical model, or its default."""
         model = self.problem.model
         return model.tolerance if isinstance(model, Numerical) else Numerical.default_tolerance
 

@@ -156,7 +156,7 @@ def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
         if isinstance(job.rule, Dual) and leaf.y is not None and job.rule.problem.loss.may_be_singular:
             _check_slopes(job.rule, leaf, leaf.y)
         found = leaf.finding
-        if job.rule.exact(leaf.y is not None):
+        if not isinstance(job.rule, Dual) or job.rule.exact(leaf.y is not None):
             rows = job.rule.rows(leaf.x, leaf.y)
         else:
             rows, nodes, residual = job.rule.ray(leaf.x, leaf.y)

@@ -6,9 +6,6 @@ from dask_nlis.sample import Sample
 
 Vector = np.ndarray
 
-#: How exactly the variance weights of a pool have to be those of independent draws to count as such.
-_ALIKE = 1e-9
-
 
 def scatter(drawn: Sample | Vector, rows: Vector) -> Vector:
     """Variance of sum_i w_i rows_i over repeated draws, rows (m, p) of the distinct rows -> (p, p).
@@ -30,8 +27,10 @@ def scatter(drawn: Sample | Vector, rows: Vector) -> Vector:
     each = (drawn.weights / drawn.counts)[:, None] * rows
     if drawn.scheme in ("poisson", "pooled"):
         total = rows.T @ (drawn.variance_weights[:, None] * rows)
-        for draws in _independent(drawn) if drawn.scheme == "pooled" else ():
-            total += _centred(each[draws]) - each[draws].T @ each[draws]
+        for k, scheme in enumerate(drawn.stage_schemes):
+            if scheme == "multinomial":
+                draws = drawn.draws[drawn.stage == k]
+                total += _centred(each[draws]) - each[draws].T @ each[draws]
         return total
     place, stage = drawn.draws, drawn.stage
     if drawn.scheme == "systematic":
@@ -46,22 +45,6 @@ def scatter(drawn: Sample | Vector, rows: Vector) -> Vector:
         else:
             total += _successive(each[draws], 1.0 - drawn.probabilities[draws])
     return total
-
-
-def _independent(pooled: Sample) -> list[Vector]:
-    """Draws of each stage that was drawn independently, with replacement.
-
-    A pool does not keep the schemes of its samples, but v of a draw (`pool`) is 1 there and less elsewhere; it is read
-    off at the rows that no other stage drew.
-    """
-    v = pooled.variance_weights * pooled.counts / pooled.weights**2
-    found = []
-    for stage in np.unique(pooled.stage):
-        draws = pooled.draws[pooled.stage == stage]
-        own = draws[np.bincount(draws, minlength=len(pooled))[draws] == pooled.counts[draws]]
-        if len(own) and np.allclose(v[own], 1.0, rtol=_ALIKE, atol=0.0):
-            found.append(draws)
-    return found
 
 
 def _stages(place: Vector, stage: Vector) -> list[Vector]:

@@ -195,6 +195,8 @@ def _column(argument: str, value: Any, s: int) -> np.ndarray:
 
 def row_weights(argument: str, value: Any, s: int) -> np.ndarray:
     """Weights >= 0 of s rows as float64, (s,), or raise."""
+    if value is None:
+        raise InputTypeError(f"{argument} is None; give the Sample, or one weight a row (all ones for an ordinary fit)")
     weights = _column(argument, value, s)
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():

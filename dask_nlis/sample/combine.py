@@ -105,6 +105,7 @@ def _union(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarr
         "weights": weights,
         "variance_weights": weights * (weights - 1),
         "scheme": "poisson",
+        "stage_schemes": (),
     }
 
 
@@ -160,6 +161,7 @@ def concat(samples: Sequence[Sample]) -> Sample:
     parts = _checked(samples, "concat")
     offsets = np.cumsum([0, *(part.n_rows for part in parts)])
     rows = np.concatenate([part.indices + offset for part, offset in zip(parts, offsets[:-1], strict=True)])
+    alike = {part.scheme for part in parts}
     begins = np.cumsum([0, *(len(part) for part in parts)])
     places = [np.arange(a, b) for a, b in pairwise(begins)]
     n_draws = sum(part.n_draws for part in parts)
@@ -175,7 +177,7 @@ def concat(samples: Sequence[Sample]) -> Sample:
             "weights": np.concatenate([part.weights for part in parts]),
             "variance_weights": np.concatenate([part.variance_weights for part in parts]),
         }
-        | ({"scheme": parts[0].scheme} if len({part.scheme for part in parts}) == 1 else {})
+        | ({"scheme": alike.pop(), "stage_schemes": ()} if len(alike) == 1 and "pooled" not in alike else {})
     )
 
 
@@ -193,11 +195,13 @@ def _checked(samples: Any, verb: str) -> list[Sample]:
 def _joined(parts: Sequence[Sample], places: Sequence[np.ndarray], rows: np.ndarray) -> Fields:
     """Fields that do not depend on how weights are combined: rows, counts, draws, and a stage for each of each part."""
     counts = np.zeros(len(rows), dtype=np.int64)
+    schemes: list[str] = []
     stages, first = [], 0
     for part, place in zip(parts, places, strict=True):
         counts[place] += part.counts
         known = np.unique(part.stage)
         stages.append(np.searchsorted(known, part.stage) + first)
+        schemes += part.stage_schemes or [part.scheme] * len(known)
         first += len(known)
     names = {part.feature_names for part in parts}
     return {
@@ -209,6 +213,7 @@ def _joined(parts: Sequence[Sample], places: Sequence[np.ndarray], rows: np.ndar
         "n_draws": sum(part.n_draws for part in parts),
         "n_rows": parts[0].n_rows,
         "scheme": "pooled",
+        "stage_schemes": tuple(schemes),
         "seed": None,
         "feature_names": names.pop() if len(names) == 1 else (),
     }

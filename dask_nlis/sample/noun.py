@@ -46,11 +46,14 @@ class Sample:
         Rows that could be drawn from.
     scheme : str
         "multinomial" (independent draws with replacement), "stratified" (one draw in each of equal slices),
-        "poisson" (each row in or out by its own coin) or "systematic" (a fixed number of distinct rows).
+        "poisson" (each row in or out by its own coin), "systematic" (a fixed number of distinct rows), or "pooled"
+        (samples joined by `pool`, or by `concat` where they have several schemes).
     seed : int or None
         Seed of the draw; None for a design of one's own.
     feature_names : tuple of str
         Names of the features behind the scores, for the fit; empty where they are not known.
+    stage_schemes : tuple of str
+        Scheme of each stage where `scheme` is "pooled"; empty otherwise.
 
     Examples
     --------
@@ -73,6 +76,7 @@ class Sample:
     scheme: str
     seed: int | None
     feature_names: tuple[str, ...] = ()
+    stage_schemes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("indices", "counts", "probabilities", "weights", "variance_weights", "draws", "stage"):
