@@ -113,6 +113,44 @@ def test_open_run_gives_the_same_run(job, scores, scheme, given):
     assert opened == made
 
 
+@pytest.mark.parametrize("scores", ["leverage", "norm"])
+def test_row_weights_count_in_matrices_fit_and_loss_and_go_into_the_store(scores, tmp_path, rng):
+    *_, x, y = california()
+    x, y = x[:3000], y[:3000]
+    weight = rng.integers(0, 4, len(y)).astype(float)
+    options = {"size": 300, "seed": 5, "scores": scores, "sample_weight": da.from_array(weight, chunks=700)}
+    made = nlis.run(PROBLEM, x, y, **options, store=tmp_path / "run.zarr")
+    assert nlis.open_run(made.path) == made
+    by_words = nlis.pilot(PROBLEM, x, y, 75, seed=5, scheme="poisson", sample_weight=weight)
+    assert same_bits(made.pilot.theta, by_words.theta)
+    A = nlis.dual_matrix(PROBLEM, x, y, theta=made.pilot.theta, sample_weight=weight)
+    expected = nlis.leverage_scores(A, nlis.factorize(A)) if scores == "leverage" else nlis.norm_scores(A)
+    np.testing.assert_allclose(made.scores.compute(), expected, rtol=1e-12, atol=1e-15)
+    assert not made.scores.compute()[weight == 0].any()
+    assert same_bits(made.sample_weight, weight[made.sample.indices])
+    again = nlis.refit(
+        PROBLEM,
+        made.sample_X,
+        made.sample_y,
+        made.sample,
+        sample_weight=made.sample_weight,
+        start=made.pilot.theta,
+    )
+    assert again == made.fit
+    # Repeated rows have the loss of weighted ones.
+    repeated = np.repeat(np.arange(len(y)), weight.astype(int))
+    expected = nlis.total_loss(PROBLEM, x[repeated], y[repeated], made.fit.theta)
+    assert made.total_loss == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_share_is_a_size(job):
+    X, y, *_ = california()
+    by_share = nlis.run(PROBLEM, X, y, size=0.02, seed=3, pilot_size=0.005)
+    assert by_share.manifest["size"] == SIZE
+    assert by_share.manifest["pilot_size"] == SIZE // 4
+    assert by_share.fit == job().fit
+
+
 @pytest.mark.parametrize("scheme", ["poisson", "multinomial"])
 @pytest.mark.parametrize("scores", ["leverage", "norm"])
 def test_the_pilot_rows_are_drawn_by_reference_leverage_and_never_uniformly(job, scores, scheme):
@@ -330,7 +368,8 @@ REFUSED = {
     "unknown scheme": ({"scheme": "bernoulli"}, nlis.InputError, "scheme"),
     "scheme of another type": ({"scheme": None}, nlis.InputError, "scheme"),
     "size 0": ({"size": 0}, nlis.InputError, "size"),
-    "a share as size": ({"size": 0.02}, nlis.InputTypeError, "size"),
+    "a share above 1 as size": ({"size": 1.5}, nlis.InputTypeError, "size"),
+    "row weights of another length": ({"sample_weight": np.ones(299)}, nlis.InputError, "sample_weight"),
     "size as text": ({"size": "40"}, nlis.InputTypeError, "size"),
     "size True": ({"size": True}, nlis.InputTypeError, "size"),
     "more rows than there are": ({"size": 301}, nlis.InputError, "300"),

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import dask
@@ -231,3 +232,29 @@ def test_two_worker_processes_give_the_same_bits_and_show_the_phases_as_spans(tm
     assert same_bits(found.scores.compute(), wanted.scores.compute())
     assert found.total_loss == wanted.total_loss
     assert nlis.open_run(tmp_path / "two").sample == wanted.sample
+
+
+@pytest.mark.cluster
+def test_a_worker_killed_in_the_middle_of_a_draw_changes_no_row(expected, monkeypatch):
+    asked, passes, killed = phase.on_blocks, [], []
+
+    def and_kill(array, label, task, arguments):
+        found = asked(array, label, task, arguments)
+        passes.append(label)
+        if passes.count("nlis-draw") == 1:  # between two passes: the scores it held are lost
+            pid = next(iter(client.run(os.getpid).values()))
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+        return found
+
+    monkeypatch.setattr(phase, "on_blocks", and_kill)
+    with cluster_of(n_workers=2, threads_per_worker=1, host="127.0.0.1") as cluster, Client(cluster) as client:
+        x, y = pair()
+        A = nlis.dual_matrix(PROBLEM, x, y, theta=THETA)
+        factor = nlis.factorize(A)
+        for scheme, options in (("poisson", {}), ("stratified", {"mix": 0.1}), ("systematic", {}), ("multinomial", {})):
+            passes.clear()
+            scores = nlis.leverage_scores(A, factor)
+            assert nlis.draw(scores, 100, seed=1, scheme=scheme, **options) == expected[scheme]
+            assert len(passes) > 1
+    assert len(set(killed)) == 4

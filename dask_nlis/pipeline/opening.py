@@ -58,6 +58,7 @@ def open_run(path: str | os.PathLike[str]) -> Run:
 
 def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
     sample_x, sample_y = (np.asarray(stored_array(group, f"data/{name}")[...]) for name in ("X", "y"))
+    weight = np.asarray(stored_array(group, "data/sample_weight")[...]) if "data/sample_weight" in group else None
     fit = Fit.from_dict(read_noun(group, "fit"))
     known: dict[str, Any] = {name: read_noun(group, name) if name in group else None for name in ("factor", "pilot")}
     return Run(
@@ -67,6 +68,7 @@ def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
         sample=Sample.from_dict(read_noun(group, "sample")),
         sample_X=sample_x,
         sample_y=sample_y,
+        sample_weight=weight,
         fit=fit,
         pilot=None if known["pilot"] is None else Fit.from_dict(known["pilot"]),
         total_loss=float(manifest["total_loss"]),

@@ -1,6 +1,6 @@
 """A rough fit from scores that need no theta."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from dask_nlis.factor import factorize
 from dask_nlis.matrix import TallMatrix, reference_matrix
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, fit_rows
+from dask_nlis.sample import Sample
 from dask_nlis.sampling import check_draw, draw
 from dask_nlis.scores import lazy_leverage
 
@@ -21,6 +22,7 @@ def pilot(
     *,
     seed: int | None = None,
     scheme: str = "multinomial",
+    sample_weight: Any = None,
     missing: str = "raise",
     device: str | None = None,
     block_bytes: int | None = None,
@@ -38,12 +40,14 @@ def pilot(
         NumPy, Dask, Zarr, pandas or xarray.
     y : array_like of shape (n,)
         Labels.
-    size : int
-        Rows to draw; ten times the number of parameters is a fair start.
+    size : int or float
+        Rows to draw, or a share of the rows; ten times the number of parameters is a fair start.
     seed : int, optional
         Seed of the draw; None draws one.
     scheme : {"multinomial", "stratified", "poisson", "systematic"}
         As in `draw`.
+    sample_weight : array_like of shape (n,), optional
+        Row weights v >= 0; a row counts v times in the loss.
     missing : {"raise", "drop"}
         What to do with rows that hold NaN or an infinity.
     device : {"auto", "cpu", "cuda"}, optional
@@ -68,17 +72,40 @@ def pilot(
     >>> rough.theta.round(6)
     array([3., 1.])
     """
-    matrix = reference_matrix(problem, X, y, missing=missing, device=device, block_bytes=block_bytes)
-    return rough_fit(matrix, X, y, size, scheme=scheme, seed=seed)[0]
+    options: dict[str, Any] = {"missing": missing, "device": device, "block_bytes": block_bytes}
+    matrix = reference_matrix(problem, X, y, sample_weight=sample_weight, **options)
+    return rough_fit(matrix, X, y, sample_weight, size, scheme=scheme, seed=seed)[0]
 
 
-def rough_fit(matrix: TallMatrix, X: Any, y: Any, size: int, *, scheme: str, seed: int | None) -> tuple[Fit, int]:
+def rough_fit(
+    matrix: TallMatrix, X: Any, y: Any, sample_weight: Any, size: int, *, scheme: str, seed: int | None
+) -> tuple[Fit, int]:
     """Fit on rows drawn by the leverage of a reference matrix of X and y; with the reads of X it took."""
     if matrix.problem is None or y is None:
         raise InputTypeError("y is None, but a fit needs labels; give an array of shape (n,)")
     size, seed = check_draw(size, scheme, matrix.shape[0], seed)
     factor = factorize(matrix)
     sample = draw(lazy_leverage(matrix, factor), size, scheme=scheme, seed=seed)
-    x, labels = (np.asarray(part, dtype=np.float64) for part in sample.take(X, y))
-    fit = fit_rows(matrix.problem, x, labels.reshape(-1), sample.weights, matrix.source.names, sample=sample)
-    return fit, factor.reads + 1
+    taken = take_drawn(sample, X, y, sample_weight)
+    return fit_drawn(matrix.problem, sample, taken, matrix.source.names), factor.reads + 1
+
+
+class Drawn(NamedTuple):
+    """The drawn rows in memory, float64."""
+
+    X: np.ndarray  # (m, d)
+    y: np.ndarray  # (m,)
+    weight: np.ndarray | None  # (m,), row weights of the data
+
+
+def take_drawn(sample: Sample, X: Any, y: Any, sample_weight: Any) -> Drawn:
+    """Take the rows of a sample, with their labels and row weights; reads the blocks that hold them."""
+    x, *columns = sample.take(X, y, *(() if sample_weight is None else (sample_weight,)))
+    labels, *weight = (np.asarray(column, dtype=np.float64).reshape(-1) for column in columns)
+    return Drawn(np.asarray(x, dtype=np.float64), labels, weight[0] if weight else None)
+
+
+def fit_drawn(problem: Problem, sample: Sample, taken: Drawn, names: tuple[str, ...], start: Any = None) -> Fit:
+    """Fit the rows of a sample, its weights times those of the data."""
+    weights = sample.weights if taken.weight is None else sample.weights * taken.weight
+    return fit_rows(problem, taken.X, taken.y, weights, names, sample=sample, start=start)

@@ -20,10 +20,10 @@ from dask_nlis.factor import Factor, factorize
 from dask_nlis.intake import ScoreRecord, create_scores, give_back, regular, score_record, write_scores
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
 from dask_nlis.pipeline.opening import named_scores, stored_scores
-from dask_nlis.pipeline.pilot import rough_fit
+from dask_nlis.pipeline.pilot import fit_drawn, rough_fit, take_drawn
 from dask_nlis.pipeline.run_noun import Run
 from dask_nlis.problem import Problem
-from dask_nlis.refit import Fit, fit_rows
+from dask_nlis.refit import Fit
 from dask_nlis.sampling import check_draw, draw_stage
 from dask_nlis.scores import lazy_leverage, lazy_norms
 from dask_nlis.store import FORMAT, Group, check_free, create, finish, write_array, write_noun, write_records
@@ -36,13 +36,14 @@ def run(
     X: Any,
     y: Any,
     *,
-    size: int,
+    size: int | float,
     seed: int | None = None,
     store: str | os.PathLike[str] | None = None,
     theta: Any = None,
     scores: str = "leverage",
     scheme: str = "poisson",
-    pilot_size: int | None = None,
+    pilot_size: int | float | None = None,
+    sample_weight: Any = None,
     missing: str = "raise",
     device: str | None = None,
     block_bytes: int | None = None,
@@ -65,8 +66,9 @@ def run(
         NumPy, Dask, Zarr, pandas or xarray.
     y : array_like of shape (n,)
         Labels.
-    size : int
-        Rows to draw: expected number (poisson), number (systematic) or draws (multinomial, stratified).
+    size : int or float
+        Rows to draw: expected number (poisson), number (systematic) or draws (multinomial, stratified); a float in
+        (0, 1] is a share of the rows.
     seed : int, optional
         Seed of the draws; None draws one and records it.
     store : path, optional
@@ -77,8 +79,10 @@ def run(
         Leverage or squared row norms of the dual matrix.
     scheme : {"poisson", "multinomial", "stratified", "systematic"}
         As in `draw`.
-    pilot_size : int, optional
+    pilot_size : int or float, optional
         Rows of the pilot, drawn besides `size`; the larger of size / 4 and 5 p by default.
+    sample_weight : array_like of shape (n,), optional
+        Row weights v >= 0: a row counts sqrt(v) times in the matrices and v times in the losses; 0 is never drawn.
     missing : {"raise", "drop"}
         What to do with rows that hold NaN or an infinity.
     device : {"auto", "cpu", "cuda"}, optional
@@ -109,6 +113,7 @@ def run(
     (True, 10, 5)
     """
     options: dict[str, Any] = {"missing": missing, "device": device, "block_bytes": block_bytes}
+    options["sample_weight"] = sample_weight
     if scores not in SCORES:
         raise InputError(f"scores={scores!r} is not known; give one of {', '.join(map(repr, SCORES))}")
     if y is None:
@@ -131,7 +136,7 @@ def run(
     reads: dict[str, int] = {}
     first: Fit | None = None
     if theta is None:
-        first, used = rough_fit(reference, X, y, rough_size, scheme=scheme, seed=seed)
+        first, used = rough_fit(reference, X, y, sample_weight, rough_size, scheme=scheme, seed=seed)
         theta, reads["pilot"] = first.theta, used
     matrix = dual_matrix(problem, X, y, theta=theta, **options)
     factor: Factor | None = None
@@ -150,9 +155,8 @@ def run(
     sample = draw_stage(values, size, scheme, seed, stage=0 if first is None else 1)
     if not len(sample):
         raise InputError(f"size={size} gave an empty sample at seed={seed}; give a larger size")
-    taken_x, taken_y = (np.asarray(part, dtype=np.float64) for part in sample.take(X, y))
-    taken_y = taken_y.reshape(-1)
-    fit = fit_rows(problem, taken_x, taken_y, sample.weights, names, sample=sample, start=matrix.theta)
+    taken = take_drawn(sample, X, y, sample_weight)
+    fit = fit_drawn(problem, sample, taken, names, start=matrix.theta)
     (loss,), n_dropped = summed_losses(matrix, problem, fit.theta[None])
     reads["total loss"] = 1
     manifest |= {"state": "complete", "reads": reads, "n_dropped": n_dropped, "total_loss": float(loss)}
@@ -162,8 +166,9 @@ def run(
         factor=factor,
         scores=values if path is not None else give_back(matrix.source.container, values, scores, "nlis-score"),
         sample=sample,
-        sample_X=taken_x,
-        sample_y=taken_y,
+        sample_X=taken.X,
+        sample_y=taken.y,
+        sample_weight=taken.weight,
         fit=fit,
         pilot=first,
         total_loss=float(loss),
@@ -242,5 +247,7 @@ def _write(group: Group, path: Path, done: Run, records: Sequence[ScoreRecord]) 
     data = group.create_group("data")
     write_array(data, "X", done.sample_X)
     write_array(data, "y", done.sample_y)
+    if done.sample_weight is not None:
+        write_array(data, "sample_weight", done.sample_weight)
     write_records(group, records)
     finish(group, path, done.manifest, records)

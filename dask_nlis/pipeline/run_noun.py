@@ -28,6 +28,8 @@ class Run:
         The drawn rows and their weights.
     sample_X, sample_y : ndarray
         The drawn rows, (m, d) and (m,).
+    sample_weight : ndarray of shape (m,) or None
+        Row weights of the data at the drawn rows, where `run` was given some: `refit(sample_weight=)` of these rows.
     fit : Fit
         The weighted, constrained fit.
     pilot : Fit or None
@@ -54,6 +56,7 @@ class Run:
     sample: Sample
     sample_X: np.ndarray
     sample_y: np.ndarray
+    sample_weight: np.ndarray | None
     fit: Fit
     pilot: Fit | None
     total_loss: float

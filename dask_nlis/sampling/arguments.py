@@ -19,9 +19,9 @@ _MOST_SLICES = 2**32 - 1
 
 
 def check_draw(size: Any, scheme: Any, n: int, seed: Any, argument: str = "size") -> tuple[int, int]:
-    """Check size (a count), scheme and seed of a draw from n rows; return size and seed, drawing a seed for None."""
+    """Check size, scheme and seed of a draw from n rows; return the size as a count and the seed, drawn for None."""
     check_scheme(scheme)
-    return checked_count(size, scheme, n, argument), checked_seed(seed)
+    return checked_size(size, scheme, n, argument), checked_seed(seed)
 
 
 def check_scheme(scheme: Any) -> None:
@@ -43,19 +43,15 @@ def checked_scores(scores: Any) -> da.Array:
     return array if array.dtype == np.float64 and array.dtype.isnative else array.astype(np.float64)
 
 
-def checked_size(size: Any, scheme: str, n: int) -> int:
+def checked_size(size: Any, scheme: str, n: int, argument: str = "size") -> int:
     """Return the size as a count: given as one, or as a share of the n rows in (0, 1]."""
     if isinstance(size, float | np.floating) and 0 < size <= 1:
         size = max(1, round(float(size) * n))
-    return checked_count(size, scheme, n, "size", ", or a share of the rows in (0, 1]")
-
-
-def checked_count(size: Any, scheme: str, n: int, argument: str, otherwise: str = "") -> int:
-    """Return the number of rows to draw, checked against the n rows there are."""
+    allowed = "a positive integer, or a share of the rows in (0, 1]"
     if isinstance(size, bool) or not isinstance(size, int | np.integer):
-        raise InputTypeError(f"{argument}={size!r} is {type(size).__name__}; give a positive integer{otherwise}")
+        raise InputTypeError(f"{argument}={size!r} is {type(size).__name__}; give {allowed}")
     if size < 1:
-        raise InputError(f"{argument}={size} is not allowed; give a positive integer{otherwise}")
+        raise InputError(f"{argument}={size} is not allowed; give {allowed}")
     if size > n:
         if scheme in DISTINCT:
             raise InputError(
