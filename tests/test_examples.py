@@ -72,6 +72,15 @@ def test_accuracy_prints_a_table_and_fails_when_a_method_is_behind(monkeypatch):
     assert re.search(r"^tsqr at 1e8: .* is above 1e-6$", result.output, re.MULTILINE)
 
 
+def test_coverage_prints_a_line_for_each_model_and_design():
+    arguments = ["--samples", "3", "--data", "synthetic"]
+    result = CliRunner().invoke(_load("coverage").main, arguments, catch_exceptions=False, env={"COLUMNS": "100"})
+    assert result.exit_code == 0
+    lines = [line for line in result.output.splitlines() if " % " in line and "│" in line]
+    assert len(lines) == 10
+    assert sum("uniform" in line for line in lines) == 2
+
+
 def test_every_example_and_data_file_is_listed_in_the_readme():
     readme = (EXAMPLES / "README.md").read_text("utf-8")
     for script in EXAMPLES.rglob("*.py"):

@@ -1,0 +1,25 @@
+"""The pages of the guide: every block runs and gives what the page says."""
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).parents[1] / "examples" / "guide"
+
+
+def run(page):
+    found = doctest.testfile(str(page), module_relative=False)
+    assert found.attempted
+    assert not found.failed
+
+
+@pytest.mark.parametrize("page", sorted(set(GUIDE.glob("*.md")) - {GUIDE / "torch.md"}), ids=lambda page: page.stem)
+def test_a_page_runs_as_it_stands(page):
+    run(page)
+
+
+@pytest.mark.adapters
+def test_the_torch_page_runs_as_it_stands():
+    pytest.importorskip("torch")
+    run(GUIDE / "torch.md")
