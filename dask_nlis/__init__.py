@@ -55,14 +55,14 @@ from dask_nlis.losses import (
     PseudoHuber,
     SquaredError,
 )
-from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
+from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix, tangent_matrix
 from dask_nlis.models import DeepReluNetwork, Homogeneous, Linear, Numerical, ReluNetwork, SingleIndex
 from dask_nlis.pipeline import Run, open_run, pilot, run
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, refit, refit_with
 from dask_nlis.sample import Sample, concat, pool
 from dask_nlis.sampling import draw
-from dask_nlis.scores import leverage_scores, norm_scores
+from dask_nlis.scores import blend, influence_scores, leverage_scores, norm_scores
 
 __version__ = "0.1.0"
 
@@ -128,12 +128,14 @@ __all__ = [
     "TallMatrix",
     "Tanh",
     "ZeroLossSingularityError",
+    "blend",
     "bottom_rows",
     "concat",
     "datasets",
     "draw",
     "dual_matrix",
     "factorize",
+    "influence_scores",
     "leverage_scores",
     "norm_scores",
     "open_rows",
@@ -145,6 +147,7 @@ __all__ = [
     "refit_with",
     "run",
     "standardize",
+    "tangent_matrix",
     "top_rows",
     "total_loss",
 ]

@@ -296,6 +296,19 @@ def dual_ray(problem: Problem, theta: Array, x: Array, y: Array | None) -> Ray:
     return found._replace(rows=array_namespace(x).concat([found.rows, last], axis=1))
 
 
+def tangent_rows(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
+    """Rows sqrt(max(l''_i, 0)) J_i, J the gradient of the prediction, (m, d) -> (m, p): H = sum max(l''_i, 0) J_i J_i'."""
+    xp = array_namespace(x)
+    bend = problem.loss.curvature(problem.model.predict(theta, x), y)
+    return xp.sqrt(xp.where(bend > 0, bend, xp.zeros_like(bend)))[:, None] * problem.model.jacobian(theta, x)
+
+
+def loss_gradients(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
+    """Gradients psi_i = l'_i J_i of the loss of each row in theta, (m, d) -> (m, p)."""
+    slopes = problem.loss.derivative(problem.model.predict(theta, x), y)
+    return slopes[:, None] * problem.model.jacobian(theta, x)
+
+
 def reference_rows(problem: Problem, x: Array, y: Array | None) -> Array:
     """Rows [x_i, 1 | f_i(0)] of the reference matrix: every slope replaced by its sign, (m, d) -> (m, q + 1)."""
     xp = array_namespace(x)

@@ -99,9 +99,7 @@ def main(samples: int, data: str, per_parameter: int) -> None:
         for name, scheme, scores in [*cells, ("uniform, multinomial", "multinomial", np.ones(len(of.y)))]:
             found = simulated(of, scheme, size, samples, scores)
             covered = 100 * found.covered
-            table.add_row(
-                model, name, f"{found.ratio.mean():.2f}", f"{covered.mean():.1f} %", f"{covered.min():.1f} %"
-            )
+            table.add_row(model, name, f"{found.ratio.mean():.2f}", f"{covered.mean():.1f} %", f"{covered.min():.1f} %")
     Console().print(table)
 
 

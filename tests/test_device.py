@@ -12,16 +12,21 @@ import pytest
 from counting import FakeGPU, no_compute, rows_of, same_bits
 
 import dask_nlis as nlis
-from dask_nlis import device, scores
+from dask_nlis import device
 from dask_nlis.factor import gram, sketch, tree
 from dask_nlis.matrix import tasks
+from dask_nlis.scores.blend import Share, lazy_mixture
 
 SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
 X, Y = rows_of(61, 400, 3)
 THETA = np.array([0.3, -0.2, 0.1, 0.05])
 
 # Where tasks call `choose` by its name.
-ROOMS = (device, gram, sketch, tree, scores, tasks, sys.modules[nlis.total_loss.__module__])
+SCORES = ("leverage_scores", "norm_scores", "influence_scores", "blend")
+ROOMS = (
+    *(device, gram, sketch, tree, tasks),
+    *(sys.modules[getattr(nlis, name).__module__] for name in (*SCORES, "total_loss")),
+)
 
 
 @pytest.fixture
@@ -50,8 +55,13 @@ def results(x, y, name=None):
     """Everything that computes in tasks."""
     A = nlis.dual_matrix(SWISH, x, y, theta=THETA, sample_weight=np.linspace(0, 2, len(x)), device=name)
     found = nlis.factorize(A)
+    T = nlis.tangent_matrix(SWISH, x, y, theta=THETA, sample_weight=np.linspace(0, 2, len(x)), device=name)
+    tangent = nlis.factorize(T)
     return {
         "factor": found.r,
+        "tangent factor": tangent.r,
+        "influence": np.asarray(nlis.influence_scores(T, tangent)),
+        "mixture": lazy_mixture(A, T, (found, tangent), Share(0.1, 0.2, 0.3)).compute(),
         "leverage": np.asarray(nlis.leverage_scores(A, found)),
         "norm": np.asarray(nlis.norm_scores(A)),
         "scaled norm": np.asarray(nlis.norm_scores(A, log2_scale=3)),

@@ -129,7 +129,7 @@ def test_a_first_factor_that_hides_a_dependency_costs_a_read_and_nothing_else(
         found = read_gram(matrix, whitener)
         return found if whitener is not None else found._replace(values=found.values * (1 + 1e-12 * np.eye(4)))
 
-    monkeypatch.setattr("dask_nlis.factor.rungs.read_gram", rounded)
+    monkeypatch.setattr("dask_nlis.factor.climb.read_gram", rounded)
     rows = counted.dask(100)
     factor = factorize(rows)
     assert (factor.method, factor.rank, factor.reads, counted.reads()) == (method, rank, reads, reads)
@@ -445,7 +445,7 @@ def test_every_method_computes_on_a_device_whose_arrays_are_not_numpys(method, m
     F[:, 3] = 0.0
     expected, known = scored(F, method, 90)
     gpu = FakeGPU()
-    for room in ("factor.gram", "factor.sketch", "factor.tree", "scores"):
+    for room in ("factor.gram", "factor.sketch", "factor.tree", "scores.leverage"):
         monkeypatch.setattr(f"dask_nlis.{room}.choose", gpu.device)
     h, factor = scored(F, method, 90)
     assert gpu.puts

@@ -1,6 +1,6 @@
 """Pass 1: a tall matrix -> its R factor, rank, condition and whitener, by the cheapest method its condition allows."""
 
-from dask_nlis.factor.ladder import factorize
+from dask_nlis.factor.ladder import factorize, factorize_together
 from dask_nlis.factor.noun import Factor
 
-__all__ = ["Factor", "factorize"]
+__all__ = ["Factor", "factorize", "factorize_together"]

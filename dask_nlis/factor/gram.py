@@ -4,6 +4,8 @@ Columns whose squares would leave float64's range are divided by powers of two f
 exponents, so that 1e200 and 1e-310 are columns as any other. Ordinary columns cost nothing extra.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +51,50 @@ def read_gram(matrix: TallMatrix, whitener: np.ndarray | None = None) -> Gram:
     width = matrix.shape[1] if whitener is None else whitener.shape[1]
     found: Gram = read_sum(matrix, gram_block, width, whitener=shared(whitener))
     return found
+
+
+class Grams(NamedTuple):
+    """Gram matrices of several matrices of the same rows."""
+
+    parts: tuple[Gram, ...]
+
+    @property
+    def finding(self) -> Finding:
+        """What was wrong with the rows, of the first matrix that found any fault."""
+        return next((part.finding for part in self.parts if part.finding.n_bad), self.parts[0].finding)
+
+    def plus(self, other: "Grams") -> "Grams":
+        """Gram matrices of both sets of rows."""
+        return Grams(tuple(a.plus(b) for a, b in zip(self.parts, other.parts, strict=True)))
+
+
+def read_grams(matrices: Sequence[TallMatrix], whiteners: Sequence[np.ndarray | None]) -> tuple[Gram, ...]:
+    """One read of X: the Gram matrix of each of these matrices of the same rows, or of F W where there is a whitener."""
+    shapes = [matrix.shape[1] if w is None else w.shape[1] for matrix, w in zip(matrices, whiteners, strict=True)]
+    found: Grams = read_sum(
+        matrices[0],
+        grams_block,
+        math.ceil(math.hypot(*shapes)),
+        jobs=tuple(matrix.job for matrix in matrices),
+        whiteners=[shared(whitener) for whitener in whiteners],
+    )
+    return found.parts
+
+
+def grams_block(
+    x: np.ndarray,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    *,
+    job: Job,
+    jobs: Sequence[Job],
+    whiteners: Sequence[np.ndarray | None],
+) -> np.ndarray:
+    """Gram matrices of one block by the rule of each job, as Grams in a 1 x 1 object array."""
+    pairs = zip(jobs, whiteners, strict=True)
+    blocks = [gram_block(x, y, weight, start, job=each, whitener=whitener) for each, whitener in pairs]
+    return boxed(Grams(tuple(block[0, 0] for block in blocks)))
 
 
 def gram_block(

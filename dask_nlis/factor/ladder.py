@@ -1,14 +1,16 @@
 """`factorize`: a ladder of methods, from one Gram matrix to the QR tree, climbed as far as the condition asks."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from dask.base import tokenize
 
 from dask_nlis.errors import InputError
+from dask_nlis.factor.climb import climb
 from dask_nlis.factor.noun import Factor, made
-from dask_nlis.factor.rungs import METHODS
+from dask_nlis.factor.rungs import METHODS, Found
 from dask_nlis.factor.sums import check_finite_factor
-from dask_nlis.matrix import as_matrix
+from dask_nlis.matrix import TallMatrix, as_matrix
 
 #: A p x p factor above this is refused before anything is read (p about 16,000).
 _LARGEST_FACTOR_BYTES = 2**31
@@ -68,17 +70,32 @@ def factorize(A: Any, *, method: str = "auto") -> Factor:
     matrix = as_matrix(A)
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f"method={method!r} is not known; give one of {', '.join(map(repr, METHODS))}")
-    n, p = matrix.shape
+    _check_width(matrix.shape[1])
+    (found,), _ = climb([matrix], method)
+    return _factor(matrix, found)
+
+
+def factorize_together(matrices: Sequence[TallMatrix]) -> tuple[list[Factor], int]:
+    """Factors of several matrices of the same X by the method "auto", in shared reads; with how many there were."""
+    for matrix in matrices:
+        _check_width(matrix.shape[1])
+    found, reads = climb(matrices, "auto")
+    return [_factor(*pair) for pair in zip(matrices, found, strict=True)], reads
+
+
+def _check_width(p: int) -> None:
     if 8 * p * p > _LARGEST_FACTOR_BYTES:
         raise InputError(f"p={p:,} columns need a factor of {8 * p * p:,} bytes; use fewer parameters or norm_scores")
-    found = METHODS[method](matrix)
+
+
+def _factor(matrix: TallMatrix, found: Found) -> Factor:
     check_finite_factor(found.r)
     return made(
         found.r,
         found.decided,
         whitening=found.whitening,
         correction=found.correction,
-        n_rows=n - found.finding.n_dropped,
+        n_rows=matrix.shape[0] - found.finding.n_dropped,
         n_dropped=found.finding.n_dropped,
         nodes=found.finding.nodes,
         identity_residual=found.finding.residual,

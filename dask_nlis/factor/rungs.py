@@ -7,18 +7,17 @@
 | R-only QR tree, refined above 1e3 | any, and any rank | 1 or 2 | eps kappa |
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Generator
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from dask_nlis.errors import InputError
-from dask_nlis.factor.gram import Gram, read_gram
+from dask_nlis.factor.gram import Gram
 from dask_nlis.factor.noun import GRAM_UP_TO
-from dask_nlis.factor.sketch import measured_beta, read_sketch
-from dask_nlis.factor.tree import read_tree
+from dask_nlis.factor.sketch import measured_beta
 from dask_nlis.kernels.linalg import Spectrum, before_whitening, r_factor, r_of_gram, spectrum, with_zero_columns
-from dask_nlis.matrix import Finding, TallMatrix
+from dask_nlis.matrix import Finding
 
 #: Condition up to which a second Gram matrix, of F R^-1, is enough: at 1e8 Cholesky breaks.
 _TWICE_UP_TO = 1e7
@@ -43,23 +42,36 @@ class Found(NamedTuple):
     beta: float = 1.0
 
 
-def _auto(matrix: TallMatrix) -> Found:
-    n, p = matrix.shape
+class Read(NamedTuple):
+    """What a method asks for next: one read of X that makes F, or F W, into something small."""
+
+    kind: Literal["gram", "tree", "sketch"]
+    whitener: np.ndarray | None = None
+    copies: int = 1  # independent sketches
+
+
+#: A method is asked for its next read and told what that gave; the methods of several matrices climb in step.
+Climb = Generator[Read, Any, Found]
+
+
+def _auto(n: int, p: int) -> Climb:
     if n < p:  # dependent columns: a Gram matrix would be read for nothing
-        return _tsqr(matrix)
-    total = read_gram(matrix)
+        return (yield from _tsqr(n, p))
+    total: Gram = yield Read("gram")
     first = _from_gram(total)
     if first is None or first.condition > _TWICE_UP_TO:
-        return _tsqr(matrix, reads=1)
+        return (yield from _tsqr(n, p, reads=1))
     if first.condition <= GRAM_UP_TO:
         return first.found("gram", 1, total.finding)
-    again = _whitened_once_more(matrix, first, "cholesky-qr2", total.finding)
+    again = yield from _whitened_once_more(first, "cholesky-qr2", total.finding)
     # The second read may find the condition larger than rounding let the first one see.
-    return _tsqr(matrix, reads=2) if again is None or again.decided.condition > _TWICE_UP_TO else again
+    if again is None or again.decided.condition > _TWICE_UP_TO:
+        return (yield from _tsqr(n, p, reads=2))
+    return again
 
 
-def _gram(matrix: TallMatrix) -> Found:
-    total = read_gram(matrix)
+def _gram(n: int, p: int) -> Climb:
+    total: Gram = yield Read("gram")
     first = _from_gram(total)
     if first is None or first.condition > GRAM_UP_TO:
         found = "dependent ones, or a condition near 1e8" if first is None else f"{first.condition:.3g}"
@@ -70,35 +82,36 @@ def _gram(matrix: TallMatrix) -> Found:
     return first.found("gram", 1, total.finding)
 
 
-def _tsqr(matrix: TallMatrix, reads: int = 0) -> Found:
+def _tsqr(n: int, p: int, reads: int = 0) -> Climb:
     """QR tree, after `reads` reads of other methods; refined where the condition asks for it."""
-    total = read_tree(matrix)
+    total = yield Read("tree")
     decided = spectrum(total.r)
     _check_rank(decided.rank)
     correction = None
     if decided.condition > _REFINE_ABOVE:
-        correction = spectrum(read_tree(matrix, decided.whitener).r).whitener
+        refined = yield Read("tree", decided.whitener)
+        correction = spectrum(refined.r).whitener
         reads += 1
     return Found(total.r, decided, "tsqr", reads + 1, total.finding, correction=correction)
 
 
-def _sketch(matrix: TallMatrix) -> Found:
-    (r,), finding = read_sketch(matrix, 1)
+def _sketch(n: int, p: int) -> Climb:
+    (r,), finding = yield Read("sketch")
     first = _from_sketch(r)
     if first is None:
-        return _tsqr(matrix, reads=1)
-    again = _whitened_once_more(matrix, first, "sketch", finding)
-    return _tsqr(matrix, reads=2) if again is None else again
+        return (yield from _tsqr(n, p, reads=1))
+    again = yield from _whitened_once_more(first, "sketch", finding)
+    return (yield from _tsqr(n, p, reads=2)) if again is None else again
 
 
-def _sketch_only(matrix: TallMatrix) -> Found:
-    (r, second), finding = read_sketch(matrix, 2)
+def _sketch_only(n: int, p: int) -> Climb:
+    (r, second), finding = yield Read("sketch", copies=2)
     decided = spectrum(r)
     _check_rank(decided.rank)
     return Found(r, decided, "sketch-only", 1, finding, beta=measured_beta(decided, second))
 
 
-METHODS: dict[str, Callable[[TallMatrix], Found]] = {
+METHODS: dict[str, Callable[[int, int], Climb]] = {
     "auto": _auto,
     "gram": _gram,
     "tsqr": _tsqr,
@@ -148,14 +161,14 @@ def _from_sketch(r: np.ndarray) -> First | None:
     return None if decided.rank < len(r) else First(r, exponents, decided, kept)
 
 
-def _whitened_once_more(matrix: TallMatrix, first: First, method: str, finding: Finding) -> Found | None:
+def _whitened_once_more(first: First, method: str, finding: Finding) -> Generator[Read, Any, Found | None]:
     """One more read, the second: R of F from a Gram matrix of F W, and the correction; None where W fails.
 
     F W has a condition near 1 if W is right, so that its Gram matrix is exact enough. Dependent columns that
     rounding hid from the first factor show here as a direction that F W lacks.
     """
     whitening = with_zero_columns(first.decided, first.kept)
-    second = _from_gram(read_gram(matrix, whitening.whitener))
+    second = _from_gram((yield Read("gram", whitening.whitener)))
     if second is None or not second.kept.all() or second.condition > _WHITE_UP_TO:
         return None
     r = before_whitening(first.decided, np.ldexp(second.r, second.exponents))

@@ -1,8 +1,8 @@
 """X, y, theta -> a tall matrix of one row a data row, never formed as a whole."""
 
-from dask_nlis.matrix.constructors import as_matrix, dual_matrix, reference_matrix
+from dask_nlis.matrix.constructors import as_matrix, dual_matrix, reference_matrix, tangent_matrix
 from dask_nlis.matrix.findings import Finding, check_finite
-from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule
+from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule, Tangent
 from dask_nlis.matrix.tall import TallMatrix, map_blocks
 from dask_nlis.matrix.tasks import Job, leaves
 
@@ -14,10 +14,12 @@ __all__ = [
     "Reference",
     "Rule",
     "TallMatrix",
+    "Tangent",
     "as_matrix",
     "check_finite",
     "dual_matrix",
     "leaves",
     "map_blocks",
     "reference_matrix",
+    "tangent_matrix",
 ]

@@ -8,7 +8,8 @@ from dask.tokenize import TokenizationError
 from dask_nlis.device import check_device
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import Rows, take_in
-from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule
+from dask_nlis.losses import AbsoluteError
+from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule, Tangent
 from dask_nlis.matrix.tall import TallMatrix
 from dask_nlis.phase import setting
 from dask_nlis.problem import Problem, check_theta
@@ -128,6 +129,78 @@ def dual_matrix(
     _check_problem(problem)
     rows = take_in(X, y, sample_weight, block_bytes=block_bytes)
     return _tall(rows, Dual(problem, check_theta(problem, theta, rows.n_columns, rows.names)), missing, device)
+
+
+def tangent_matrix(
+    problem: Problem,
+    X: Any,
+    y: Any,
+    *,
+    theta: Any,
+    sample_weight: Any = None,
+    missing: str = "raise",
+    device: str | None = None,
+    block_bytes: int | None = None,
+) -> TallMatrix:
+    """Rows sqrt(max(l''_i, 0)) J_i at theta, for influence: X (n, d), y (n,) -> lazy (n, p). Reads nothing.
+
+    J_i is the gradient of the row's prediction in theta (of the linear predictor where the loss takes that), l_i its
+    loss: the Gram matrix of the rows is the Gauss-Newton Hessian of the summed loss. Beside them the tasks of
+    `influence_scores` form the row's gradient l'_i J_i.
+
+    Parameters
+    ----------
+    problem : Problem
+        Model and loss.
+    X : array_like of shape (n, d)
+        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only a Dask array whose blocks
+        have unknown lengths is read at this call, once, to count its rows.
+    y : array_like of shape (n,)
+        Labels.
+    theta : array_like of shape (p,)
+        Where the loss is differentiated; copied.
+    sample_weight : array_like of shape (n,), optional
+        Row weights v >= 0; a row counts sqrt(v) times and its gradient v times, an integer v like v repeated rows.
+    missing : {"raise", "drop"}
+        What to do with rows that hold NaN or an infinity; dropped rows score 0.
+    device : {"auto", "cpu", "cuda"}, optional
+        Where tasks compute; from the Dask config key `dask-nlis.device` by default.
+    block_bytes : int, optional
+        Bytes of a block where the layout is ours to choose, 64 MB by default.
+
+    Returns
+    -------
+    TallMatrix
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If shapes, dtypes, theta or options are not allowed, the loss has no curvature anywhere (AbsoluteError), or
+        problem cannot be pickled; before anything is read.
+
+    Notes
+    -----
+    Influence in this form is that of optimal subsampling (Wang, Zhu & Ma 2018) and of Cook & Weisberg (1982).
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> problem = nlis.Problem(nlis.Linear())
+    >>> T = nlis.tangent_matrix(problem, np.eye(2), np.ones(2), theta=[0.0, 0.0, 0.0])
+    >>> T.to_dask_array().compute().round(3)  # sqrt(2) [x, 1]
+    array([[1.414, 0.   , 1.414],
+           [0.   , 1.414, 1.414]])
+    """
+    _check_problem(problem)
+    if y is None:
+        raise InputTypeError("y is None, but the gradient of a loss needs labels; give an array of shape (n,)")
+    if isinstance(problem.loss, AbsoluteError):
+        raise InputError(
+            "AbsoluteError has no curvature, so its Hessian is zero and no row has influence; use leverage_scores of the "
+            "dual matrix, or PseudoHuber"
+        )
+    rows = take_in(X, y, sample_weight, block_bytes=block_bytes)
+    return _tall(rows, Tangent(problem, check_theta(problem, theta, rows.n_columns, rows.names)), missing, device)
 
 
 def as_matrix(A: Any) -> TallMatrix:

@@ -1,4 +1,4 @@
-"""How a data row becomes a matrix row: plain, reference or dual. Everything nonlinear ends here."""
+"""How a data row becomes a matrix row: plain, reference, dual or tangent. Everything nonlinear ends here."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -115,5 +115,41 @@ class Dual:
         return model.tolerance if isinstance(model, Numerical) else Numerical.default_tolerance
 
     def _theta_like(self, x: Array) -> Array:
-        # array_api_strict is the strictest of the namespaces and takes no NumPy array in a product.
-        return array_namespace(x).asarray(np.array(self.theta))
+        return array_like(self.theta, x)
+
+
+@noun
+class Tangent:
+    """sqrt(max(l'', 0)) J: rows whose Gram matrix is the Gauss-Newton Hessian, with the row's gradient beside them."""
+
+    problem: Problem
+    theta: np.ndarray
+
+    def columns(self, names: Sequence[str], labelled: bool) -> tuple[str, ...]:
+        """Parameter names."""
+        return tuple(self.problem.model.parameter_names(names))
+
+    def rows(self, x: Array, y: Array | None) -> Array:
+        """Rows by `dask_nlis.problem.tangent_rows`."""
+        return problems.tangent_rows(self.problem, array_like(self.theta, x), x, y)
+
+    def squared_norms(self, x: Array, y: Array | None) -> Array:
+        """Squared norms of those rows."""
+        return squared_row_norms(self.rows(x, y))
+
+    def exact(self, labelled: bool) -> bool:
+        """True: these rows are a formula."""
+        return True
+
+    def gradients(self, x: Array, y: Array | None) -> Array:
+        """Gradients of the losses by `dask_nlis.problem.loss_gradients`, (m, p)."""
+        return problems.loss_gradients(self.problem, array_like(self.theta, x), x, y)
+
+
+def array_like(theta: np.ndarray, x: Array) -> Array:
+    """Theta in the namespace of x: array_api_strict is the strictest and takes no NumPy array in a product."""
+    return array_namespace(x).asarray(np.array(theta))
+
+
+#: Rules behind which there is a problem.
+Modelled = Reference | Dual | Tangent

@@ -8,7 +8,7 @@ from array_api_compat import array_namespace
 
 from dask_nlis.kernels.calls import name_of
 from dask_nlis.losses import CustomLoss
-from dask_nlis.matrix.rules import Dual, Reference, Rule
+from dask_nlis.matrix.rules import Modelled, Reference, Rule
 from dask_nlis.models import Homogeneous, Numerical
 from dask_nlis.problem import Problem
 
@@ -24,7 +24,7 @@ class Spoiled(NamedTuple):
 
 def spoiled(rule: Rule, x: Array, y: Array | None, rows: Array) -> Spoiled | None:
     """Find the user's function behind rows that are not finite; None where there is none, or it returned no NaN."""
-    if not isinstance(rule, Dual | Reference):
+    if not isinstance(rule, Modelled):
         return None
     problem = rule.problem
     if not isinstance(problem.model, Homogeneous | Numerical) and not isinstance(problem.loss, CustomLoss):
@@ -34,7 +34,7 @@ def spoiled(rule: Rule, x: Array, y: Array | None, rows: Array) -> Spoiled | Non
     if not bool(xp.any(bad)):
         return None
     theta = xp.zeros((problem.model.n_parameters(x.shape[1]),), dtype=x.dtype)
-    for point in (xp.asarray(np.array(rule.theta)), theta) if isinstance(rule, Dual) else (theta,):
+    for point in (theta,) if isinstance(rule, Reference) else (xp.asarray(np.array(rule.theta)), theta):
         for name, mask in _nan(problem, point, x, y):
             if bool(xp.any(mask & bad)):
                 return Spoiled(mask & bad, name)

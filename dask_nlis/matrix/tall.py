@@ -12,7 +12,7 @@ from dask.layers import ArrayValuesDep
 from dask_nlis import phase
 from dask_nlis.blocks import starts
 from dask_nlis.intake import Rows
-from dask_nlis.matrix.rules import Dual, Reference, Rule
+from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent
 from dask_nlis.matrix.tasks import Job, rows_block
 from dask_nlis.nouns import noun
 from dask_nlis.problem import Problem
@@ -22,7 +22,7 @@ from dask_nlis.problem import Problem
 class TallMatrix:
     """A tall matrix with one row a data row, lazy and never formed.
 
-    Made by `dual_matrix` and `reference_matrix`, or from any 2-D array. Reads nothing.
+    Made by `dual_matrix`, `reference_matrix` and `tangent_matrix`, or from any 2-D array. Reads nothing.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class TallMatrix:
 
     @property
     def has_labels(self) -> bool:
-        """Whether the labels are in the last column."""
+        """Whether the labels are in it: in the last column, or in the rows of a tangent matrix."""
         return self.source.y is not None
 
     @property
@@ -58,12 +58,12 @@ class TallMatrix:
     @property
     def problem(self) -> Problem | None:
         """The problem behind it; None for a plain array."""
-        return self.rule.problem if isinstance(self.rule, Dual | Reference) else None
+        return self.rule.problem if isinstance(self.rule, Modelled) else None
 
     @property
     def theta(self) -> np.ndarray | None:
-        """Theta (p,) of a dual matrix; None otherwise."""
-        return self.rule.theta if isinstance(self.rule, Dual) else None
+        """Theta (p,) of a dual or tangent matrix; None otherwise."""
+        return self.rule.theta if isinstance(self.rule, Dual | Tangent) else None
 
     @property
     def token(self) -> str:

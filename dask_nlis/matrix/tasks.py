@@ -15,7 +15,7 @@ from dask_nlis.errors import IdentityResidualError, InputError, ZeroLossSingular
 from dask_nlis.intake import LARGEST_INTEGER
 from dask_nlis.losses import Loss
 from dask_nlis.matrix.findings import LABEL, NAMED, ROW, WEIGHT, Finding, Y, check_finite, overflow
-from dask_nlis.matrix.rules import Dual, Reference, Rule
+from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent
 from dask_nlis.matrix.spoilers import spoiled
 from dask_nlis.nouns import noun
 from dask_nlis.problem import singular
@@ -77,7 +77,7 @@ def leaves(
     Those rows, and rows of weight 0, are replaced by a row of the sub-block that counts, so that no function of the
     user meets what is not there; `Leaf.weighted` makes them 0.
     """
-    loss = job.rule.problem.loss if isinstance(job.rule, Dual | Reference) else None
+    loss = job.rule.problem.loss if isinstance(job.rule, Modelled) else None
     step = sub_block_rows(device.kind, job.n_matrix_columns, reducing=reducing)
     labels = None if y is None else y.reshape(-1)
     weights = None if weight is None else weight.reshape(-1)
@@ -172,6 +172,15 @@ def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
     first, count = int(xp.argmax(xp.astype(wrong.rows, xp.int8))), int(xp.count_nonzero(wrong.rows))
     found = found.plus(Finding(count, leaf.row + first, ROW, fault=(wrong.by, "")))
     return xp.where(wrong.rows[:, None], xp.zeros_like(rows), rows), found  # reported once
+
+
+def gradient_rows(leaf: Leaf, rule: Tangent) -> Array:
+    """Gradients of the losses of a leaf in theta, times the row weights, (m, p)."""
+    if not leaf.counts:
+        xp = array_namespace(leaf.x)
+        return xp.zeros((leaf.x.shape[0], len(rule.theta)), dtype=leaf.x.dtype)
+    with naming_rows(leaf):
+        return leaf.weighted(rule.gradients(leaf.x, leaf.y), 2)
 
 
 @contextmanager

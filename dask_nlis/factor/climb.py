@@ -1,0 +1,53 @@
+"""Methods that ask for reads, and the reads they get: several matrices of the same rows share theirs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dask_nlis.factor.gram import read_gram, read_grams
+from dask_nlis.factor.rungs import METHODS, Climb, Found, Read
+from dask_nlis.factor.sketch import read_sketch
+from dask_nlis.factor.tree import read_tree
+from dask_nlis.matrix import TallMatrix
+
+
+def climb(matrices: Sequence[TallMatrix], method: str) -> tuple[list[Found], int]:
+    """Carry out the method for each of these matrices of the same X, in step; with the reads of X it took in all.
+
+    Gram matrices that are wanted at the same time are made in one read.
+    """
+    climbs = [METHODS[method](*matrix.shape) for matrix in matrices]
+    found: dict[int, Found] = {}
+    answers: dict[int, Any] = dict.fromkeys(range(len(climbs)))
+    reads = 0
+    while answers:
+        asked: dict[int, Read] = {}
+        for k, answer in answers.items():
+            request = _next(climbs[k], answer)
+            if isinstance(request, Read):
+                asked[k] = request
+            else:
+                found[k] = request
+        together = [k for k, read in asked.items() if read.kind == "gram"]
+        answers = {}
+        if len(together) > 1:
+            grams = read_grams([matrices[k] for k in together], [asked[k].whitener for k in together])
+            answers, reads = dict(zip(together, grams, strict=True)), reads + 1
+        for k in asked.keys() - answers.keys():
+            answers[k], reads = _read(matrices[k], asked[k]), reads + 1
+    return [found[k] for k in range(len(climbs))], reads
+
+
+def _next(climb: Climb, answer: Any) -> Read | Found:
+    try:
+        return climb.send(answer)
+    except StopIteration as end:
+        found: Found = end.value
+        return found
+
+
+def _read(matrix: TallMatrix, wanted: Read) -> Any:
+    if wanted.kind == "gram":
+        return read_gram(matrix, wanted.whitener)
+    if wanted.kind == "tree":
+        return read_tree(matrix, wanted.whitener)
+    return read_sketch(matrix, wanted.copies)

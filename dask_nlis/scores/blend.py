@@ -1,0 +1,191 @@
+"""Several scores as one: a convex mix of scores divided by their sums."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import dask.array as da
+import numpy as np
+
+from dask_nlis import phase
+from dask_nlis.blocks import starts
+from dask_nlis.device import choose
+from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.factor import Factor
+from dask_nlis.intake import Opened, column_names, give_back, name_columns, open_array
+from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels.linalg import leverage
+from dask_nlis.kernels.numbers import is_number
+from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, check_finite, leaves, map_blocks
+from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.tall import without_column_axis
+from dask_nlis.matrix.tasks import gradient_rows, matrix_rows
+from dask_nlis.scores.influence import gradient_lengths
+from dask_nlis.scores.leverage import shared_whitener
+from dask_nlis.scores.named import named
+
+#: Shares that should sum to 1 may miss it by rounding.
+_ROUNDING = 1e-9
+
+
+def blend(scores: Sequence[Any], shares: Sequence[float], *, totals: Sequence[float] | None = None) -> Any:
+    """Mix scores, each divided by its sum, by shares: k arrays (n,) -> (n,). Reads nothing when `totals` are given.
+
+    sum_k share_k score_k / total_k: the probability of a draw that takes scores k with chance share_k and then a row in
+    proportion to them. Without totals the scores are computed once at the call, to be summed, and held in memory
+    (8 bytes a row and score) for the mix.
+
+    Parameters
+    ----------
+    scores : sequence of array_like of shape (n,)
+        Scores of the same rows, such as `leverage_scores` and `influence_scores`; `np.ones(n)` for uniform draws.
+    shares : sequence of float
+        One for each, >= 0, with sum 1.
+    totals : sequence of float, optional
+        The sum of each: `factor.rank` for leverage, n for ones. Scores are not looked at then, and an estimate serves as
+        well: it changes the shares, and what is drawn by them stays unbiased.
+
+    Returns
+    -------
+    array of shape (n,), float64
+        In the container of the first scores: lazy for Dask, Zarr and lazy xarray.
+
+    Raises
+    ------
+    InputError
+        If shares are negative or do not sum to 1, lengths differ, or scores are negative, not finite or all zero.
+    InputTypeError
+        If scores, shares or totals are no sequences.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> nlis.blend([np.array([1.0, 3.0]), np.array([1.0, 0.0])], [0.5, 0.5])
+    array([0.625, 0.375])
+    """
+    opened = _opened(scores)
+    k = len(opened)
+    mixed = _numbers("shares", shares, k)
+    if abs(sum(mixed) - 1) > _ROUNDING:
+        raise InputError(f"shares sum to {sum(mixed):.9g}; give {k} shares that sum to 1")
+    arrays = [each.array.astype(np.float64) for each in opened]
+    if totals is None:
+        arrays = [phase.held(array, "nlis-score", n_rows=array.shape[0]) for array in arrays]
+        sums = [_total(array, j) for j, array in enumerate(arrays)]
+    else:
+        sums = _numbers("totals", totals, k)
+        if not min(sums) > 0:
+            raise InputError(f"totals hold {min(sums):g}; give positive sums, such as factor.rank")
+    factors = tuple(share / total for share, total in zip(mixed, sums, strict=True))
+    lazy = da.map_blocks(_mixed, *arrays, factors=factors, dtype=np.float64, meta=np.empty(0), token="nlis-score")
+    names = next((found for each in opened if (found := column_names(each.array)) is not None), None)
+    return give_back(opened[0].container, lazy if names is None else name_columns(lazy, names), "blend", "nlis-score")
+
+
+def _opened(scores: Sequence[Any]) -> list[Opened]:
+    if not isinstance(scores, list | tuple) or not scores:
+        what = "empty" if isinstance(scores, list | tuple) else type(scores).__name__
+        raise InputTypeError(f"scores is {what}; give a list of arrays of shape (n,)")
+    first = open_array("scores[0]", scores[0])
+    opened = [
+        first,
+        *(open_array(f"scores[{k}]", each, None, first.array.chunks[0]) for k, each in enumerate(scores[1:], 1)),
+    ]
+    for k, each in enumerate(opened):
+        if each.array.ndim != 1 or each.array.shape != first.array.shape:
+            raise InputError(f"scores[{k}] has shape {each.array.shape}, scores[0] {first.array.shape}; give (n,) each")
+    chunks = first.array.chunks
+    return [each._replace(array=each.array.rechunk(chunks, method="tasks")) for each in opened]
+
+
+def _numbers(argument: str, values: Any, k: int) -> list[float]:
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise InputTypeError(f"{argument} is {type(values).__name__}; give {k} numbers")
+    if len(values) != k:
+        raise InputError(f"{argument} holds {len(values)} numbers for {k} scores; give one for each")
+    for value in values:
+        if not is_number(value):
+            raise InputTypeError(f"{argument} holds {value!r}, a {type(value).__name__}; give {k} numbers")
+        if not 0 <= value < np.inf:
+            raise InputError(f"{argument} holds {value!r}; give numbers >= 0")
+    return [float(value) for value in values]
+
+
+def _total(held: da.Array, k: int) -> float:
+    """Sum of non-negative scores, exact and rounded once: the order of the blocks does not show."""
+    first = starts(held.chunks[0])
+    parts = phase.on_blocks(held, "nlis-score", _block_sums, {j: (int(first[j]),) for j in range(held.numblocks[0])})
+    bad = next((row for row, _ in parts if row >= 0), None)
+    if bad is not None:
+        raise InputError(f"scores[{k}] is negative or not finite at row {bad}; give finite scores >= 0")
+    total = float(kernel.exact_total(kernel.merge_sums([sums for _, sums in parts])))
+    if not 0 < total < np.inf:
+        raise InputError(f"scores[{k}] sum to {total:g}; give scores with a positive, finite sum")
+    return total
+
+
+def _block_sums(scores: np.ndarray, start: int) -> tuple[int, dict[int, tuple[int, int]]]:
+    bad = ~(np.isfinite(scores) & (scores >= 0))
+    if bad.any():
+        return start + int(np.argmax(bad)), {}
+    return -1, kernel.exponent_sums(scores)
+
+
+def _mixed(*blocks: np.ndarray, factors: tuple[float, ...]) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.asarray(sum(factor * block for factor, block in zip(factors, blocks, strict=True) if factor))
+
+
+class Share(NamedTuple):
+    """What a score adds to a mixture: its share over its total; 0 leaves it out and its work with it."""
+
+    leverage: float
+    influence: float
+    uniform: float
+
+
+def lazy_mixture(dual: TallMatrix, tangent: TallMatrix, factors: tuple[Factor, Factor], share: Share) -> da.Array:
+    """Leverage, influence and a constant for rows that count, mixed in one task a block: lazy (n,). One read of X."""
+    lazy = map_blocks(
+        dual,
+        mixture_block,
+        "nlis-score",
+        meta=np.empty((0, 0)),
+        job=dual.job,
+        tangent=tangent.job.rule,
+        whiteners=[shared_whitener(factor) for factor in factors],
+        share=share,
+    )
+    return named(without_column_axis(lazy), dual)
+
+
+def mixture_block(
+    x: np.ndarray,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    *,
+    job: Job,
+    tangent: Tangent,
+    whiteners: list[tuple[np.ndarray, np.ndarray | None]],
+    share: Share,
+) -> np.ndarray:
+    """Mixed scores of one block, (m,)."""
+    device = choose(job.device)
+    dual, other = ([None if part is None else device.put(part) for part in pair] for pair in whiteners)
+    out = np.zeros(len(x))
+    found = Finding()
+    with np.errstate(all="ignore"):
+        for leaf in leaves(x, y, weight, int(start), job, device):
+            counts = 1.0 if leaf.root_weight is None else (device.fetch(leaf.root_weight) > 0).astype(np.float64)
+            out[leaf.place] = share.uniform * counts
+            finding = leaf.finding
+            if share.leverage:
+                rows, finding = matrix_rows(leaf, job)
+                out[leaf.place] += share.leverage * np.minimum(device.fetch(leverage(rows, *dual)), 1.0)
+            if share.influence:
+                out[leaf.place] += share.influence * device.fetch(
+                    gradient_lengths(gradient_rows(leaf, tangent), *other)
+                )
+            found = found.plus(finding)
+    check_finite(found.plus(overflow(out, int(start))), job.names)
+    return out
