@@ -19,7 +19,7 @@ def pixels():
     spec = importlib.util.spec_from_file_location("train_quickdraw", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.drawings()
+    return module.load()
 
 
 def decayed(model, X, y, w, decay, seed):
@@ -39,7 +39,7 @@ def decayed(model, X, y, w, decay, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("units", "n_starts"), [(2, 5), (4, 2)])
+@pytest.mark.parametrize(("units", "n_starts"), [(2, 5), (4, 2), (10, 1)])
 def test_a_network_is_refitted_in_the_papers_set(units, n_starts, pixels):
     X, y = pixels
     model, loss = nlis.ReluNetwork(units), nlis.LogisticLoss()

@@ -7,6 +7,7 @@ integers. Poisson sampling uses no integers of this kind but the exact sum of th
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -159,6 +160,22 @@ def exponent_sums(scores: np.ndarray) -> dict[int, tuple[int, int]]:
     return out
 
 
+def weighted_sums(values: np.ndarray, shares: np.ndarray) -> dict[int, tuple[int, int]]:
+    """`exponent_sums` where each positive score counts for a share in [0, 1] of a row only: order-free.
+
+    Counts are in units of 2^-53; a total is that of the products, each cut off below the 53rd digit of its score.
+    """
+    positive = values > 0
+    mantissa, exponent = np.frexp(values[positive])
+    parts = np.ldexp(shares[positive], _MANTISSA).astype(np.uint64)
+    products = np.floor(np.ldexp(mantissa, _MANTISSA) * shares[positive]).astype(np.uint64)
+    out = {}
+    for e in np.unique(exponent).tolist():
+        mine = exponent == e
+        out[e] = limb_sum(parts[mine]), limb_sum(products[mine])
+    return out
+
+
 def packed(sums: Mapping[int, tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`exponent_sums` in little memory, 26 bytes an exponent: exponents, counts and totals as words (k, 2)."""
     counts, totals = zip(*sums.values(), strict=True) if sums else ((), ())
@@ -192,7 +209,7 @@ def exact_total(sums: Mapping[int, tuple[int, int]]) -> Fraction:
     return Fraction(whole << shift) if shift >= 0 else Fraction(whole, 1 << -shift)
 
 
-def boundary_bin(sums: Mapping[int, tuple[int, int]], size: int) -> tuple[int, bool]:
+def boundary_bin(sums: Mapping[int, tuple[Any, int]], size: Any) -> tuple[int, bool]:
     """Frexp exponent of the highest bin whose scores are not all certain, and whether some of them are.
 
     Bin e holds the scores in [2^(e-1), 2^e). With threshold t = 1/c the expected size is
@@ -213,21 +230,34 @@ def boundary_bin(sums: Mapping[int, tuple[int, int]], size: int) -> tuple[int, b
 
 
 def poisson_scale(
-    sums: Mapping[int, tuple[int, int]], size: int, boundary: int, inside: np.ndarray, unit: int = 0
+    sums: Mapping[int, tuple[Any, int]],
+    size: Any,
+    boundary: int,
+    inside: np.ndarray,
+    unit: int = 0,
+    shares: np.ndarray | None = None,
 ) -> float:
-    """Solve sum of min(1, c score 2^-unit) = size for c; exact integer arithmetic, rounded once.
+    """Solve sum of share min(1, c score 2^-unit) = size for c, shares 1 by default; exact arithmetic, rounded once.
 
     Scores of bins above `boundary` are certain, those of lower bins are not; of the scores `inside` the boundary
-    bin the largest are certain, as many as make the solution consistent.
+    bin the largest are certain, as many as make the solution consistent. With the `shares` of those, sums are those of
+    `weighted_sums`, their counts divided by 2^53.
     """
     low = min(sums)
     certain = sum(count for exponent, (count, _) in sums.items() if exponent > boundary)
     rest = sum(total << (exponent - low) for exponent, (_, total) in sums.items() if exponent <= boundary)
-    for score in np.sort(inside)[::-1]:
-        whole = int(np.ldexp(score, _MANTISSA - boundary)) << (boundary - low)
+    for k in np.argsort(inside, kind="stable")[::-1]:
+        whole = int(np.ldexp(inside[k], _MANTISSA - boundary)) << (boundary - low)
         if whole * (size - certain) <= rest:
             break
-        certain, rest = certain + 1, rest - whole
+        if shares is None:
+            certain, rest = certain + 1, rest - whole
+        else:
+            product = int(np.floor(np.ldexp(inside[k], _MANTISSA - boundary) * shares[k]))
+            certain += Fraction(int(np.ldexp(shares[k], _MANTISSA)), 2**_MANTISSA)
+            rest -= product << (boundary - low)
+    if shares is not None and (rest <= 0 or certain >= size):  # all that is there, up to rounding
+        return float(Fraction(2) ** (unit - boundary + 1))
     return float(Fraction(size - certain, rest) / Fraction(2) ** (low - _MANTISSA - unit))
 
 

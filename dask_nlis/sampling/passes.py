@@ -20,6 +20,9 @@ T = TypeVar("T")
 #: A block of scores with the group of each row.
 PAIRS = np.dtype([("score", np.float64), ("group", np.uint32)])
 
+#: A block of scores with the chance that earlier stages missed the row.
+BESIDE = np.dtype([("score", np.float64), ("missed", np.float64)])
+
 #: Blocks whose answers are on their way at a time: so many, or more where that would take over
 #: sixteen computes, each of which looks through the whole graph of the scores.
 _WAVE, _WAVES = 1024, 16
@@ -32,6 +35,7 @@ class Part(NamedTuple):
     start: int  # global row where the block begins
     length: int  # rows of the block
     inside: np.ndarray | None  # positions of the rows in the block, ascending; None for all
+    missed: np.ndarray | None = None  # (m,), chance that earlier stages missed the row; None where there are none
 
     def rows(self, chosen: np.ndarray) -> np.ndarray:
         """Global rows at these positions of the part."""
@@ -98,6 +102,9 @@ def waves(blocks: Sequence[int]) -> Iterator[Sequence[int]]:
 def _answers(block: np.ndarray, start: int, asked: list[tuple[int, Callable[..., Any], tuple[Any, ...]]]) -> list[Any]:
     if block.dtype.names is None:
         part = Part(block, start, len(block), None)
+        return [task(part, *arguments) for _, task, arguments in asked]
+    if block.dtype == BESIDE:
+        part = Part(np.ascontiguousarray(block["score"]), start, len(block), None, block["missed"])
         return [task(part, *arguments) for _, task, arguments in asked]
     order = np.argsort(block["group"], kind="stable")
     groups = block["group"][order]

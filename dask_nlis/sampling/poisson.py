@@ -33,7 +33,7 @@ def poisson(plan: Plan) -> Design[Sample]:
     unit = replace(scale, lift=boundary) if plan.mix else replace(scale, exponent=boundary)
     scale = replace(unit, factor=factor)
     found: list[tuple[np.ndarray, np.ndarray]] = []
-    yield Pass(_block_coins, plan.blocks, lambda _, answer: found.append(answer), (scale, plan.key))
+    yield Pass(block_coins, plan.blocks, lambda _, answer: found.append(answer), (scale, plan.key))
     rows, scores = (np.concatenate([part[k] for part in found]) for k in (0, 1))
     return plan.distinct(scale, rows, scores)
 
@@ -47,6 +47,7 @@ def _block_inside(part: Part, scale: Scale, boundary: int) -> np.ndarray:
     return counted[(counted > 0) & (np.frexp(counted)[1] == boundary)]
 
 
-def _block_coins(part: Part, scale: Scale, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def block_coins(part: Part, scale: Scale, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a block whose coin says so, and their scores."""
     chosen = np.flatnonzero(part.uniforms(key) < scale.probabilities(part.scores))
     return part.rows(chosen), part.scores[chosen]

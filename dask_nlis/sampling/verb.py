@@ -130,14 +130,19 @@ def draw_stage(lazy: da.Array, n_draws: int, scheme: str, seed: int, stage: int,
     """Draw from checked scores in a stage of a design: stages of one seed are independent."""
     held, folder = hold(lazy)
     try:
-        summary = carry_out(held, {0: summary_of(held.numblocks[0])})[0]
-        check_scores([summary])
-        check_enough(summary, n_draws, scheme)
-        plan = Plan(scheme, n_draws, mix, seed, stage, summary)
-        return _named(carry_out(held, {0: DESIGNS[scheme](plan)})[0], lazy)
+        return _named(draw_held(held, n_draws, scheme, seed, stage, mix), lazy)
     finally:
         if folder is not None:
             folder.cleanup()
+
+
+def draw_held(held: da.Array, n_draws: int, scheme: str, seed: int, stage: int, mix: float = 0.0) -> Sample:
+    """Draw as `draw_stage` from scores that are held already, by `hold` or in a store."""
+    summary = carry_out(held, {0: summary_of(held.numblocks[0])})[0]
+    check_scores([summary])
+    check_enough(summary, n_draws, scheme)
+    plan = Plan(scheme, n_draws, mix, seed, stage, summary)
+    return carry_out(held, {0: DESIGNS[scheme](plan)})[0]
 
 
 def _draw_groups(lazy: da.Array, labels: da.Array, size: Any, scheme: str, mix: float, least: int, seed: int) -> Sample:
