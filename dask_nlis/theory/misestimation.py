@@ -131,8 +131,9 @@ def _weights(model: ReluNetwork, problem: Problem) -> tuple[float, float]:
     found = problem.constraint
     if isinstance(found, AmplitudeBand):
         given = found.amplitudes
-        step = given[1] - given[0] if given is not None and len(given) > 1 else 1
-        outer = given is None or given == tuple(range(0, model.n_hidden * step, step))
+        step = given[1] - given[0] if given is not None and len(given) > 1 else 2 + model.hidden_bias
+        blocks = step >= 2 + model.hidden_bias  # an outer weight and at least one inner one
+        outer = given is None or blocks and given == tuple(range(0, model.n_hidden * step, step))
         return (found.lower if outer else 0.0), found.budget
     if isinstance(found, Ball):
         center = 0.0 if found.center is None else float(np.linalg.norm(found.center))
@@ -171,7 +172,7 @@ def measured_misestimation_factor(used: Any, exact: Any) -> float:
     if first.shape != second.shape:
         raise InputError(f"used has {len(first)} scores and exact {len(second)}; give scores of the same rows")
     # By powers of two to at most 1, so that the sums stay finite.
-    first, second = (part * 2.0 ** -np.frexp(part.max())[1].astype(float) for part in (first, second))
+    first, second = (np.ldexp(part, -np.frexp(part.max())[1]) for part in (first, second))
     counts = second > 0
     ratio = float((first[counts] / second[counts]).min())
     return min(ratio * float(second.sum() / first.sum()), 1.0)
