@@ -226,6 +226,21 @@ def test_beta_of_networks_needs_the_quarter_and_active_rows():
     assert dead < 0.02
 
 
+def test_beta_of_leaky_networks_takes_the_flatter_side():
+    def beta(slope, lower, budget):
+        model = nlis.ReluNetwork(1, unit=nlis.LeakyRelu(slope))
+        return nlis.misestimation_factor(nlis.Problem(model, constraint=nlis.AmplitudeBand(lower, budget)))
+
+    assert beta(0.5, 1.0, 10.0) == pytest.approx(0.25 / 10)  # (0.25 / 4) / (10 / 4)
+    assert beta(2.0, 1.0, 10.0) == pytest.approx(1 / 40)
+    # All but one row on the flat side, which leaves them a quarter of a quarter of their norm.
+    problem = nlis.Problem(nlis.ReluNetwork(1, unit=nlis.LeakyRelu(0.5)), constraint=nlis.AmplitudeBand(1.0, 1.01))
+    X, y = np.full((1000, 1), -1.0), np.zeros(1000)
+    y[0] = 3.0
+    found = nlis.measured_misestimation_factor(X[:, 0] ** 2 + y**2, (dual(problem, X, y, [1.0, 1e-3]) ** 2).sum(axis=1))
+    assert nlis.misestimation_factor(problem) <= found < 0.1
+
+
 def test_beta_of_networks_is_0_without_a_lower_bound():
     model = nlis.ReluNetwork(2)
     assert nlis.misestimation_factor(nlis.Problem(model)) == 0.0
@@ -244,6 +259,8 @@ def test_measured_beta_is_the_smallest_ratio(rng):
         assert nlis.measured_misestimation_factor(used * scale, exact) == pytest.approx(float(expected), rel=1e-14)
     assert nlis.measured_misestimation_factor(exact, exact * 3.0) == 1.0
     assert nlis.measured_misestimation_factor([1.0, 0.0], [1.0, 1.0]) == 0.0
+    # A row of small score, and one of none.
+    assert nlis.measured_misestimation_factor([1.0, 1e-12, 0.0], [1.0, 1e-9, 0.0]) == pytest.approx(1e-3, rel=1e-8)
 
 
 @pytest.mark.parametrize("kind", ["plain", "steep", "deficient", "scaled", "scaled deficient", "few rows"])
@@ -269,6 +286,15 @@ def test_norm_beta_keeps_its_digits_where_columns_have_other_units(rng):
     Q = np.linalg.qr(rng.standard_normal((50, 3)))[0]
     F = Q * np.array([1.0, 1e-30, 1.0])  # sigma_r is 1e-30, far below the rounding of the others
     assert nlis.norm_misestimation_factor(nlis.factorize(F)) == pytest.approx(3e-60 / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-308, 1e-295, 1e300])
+@pytest.mark.parametrize("deficient", [False, True])
+def test_norm_beta_does_not_depend_on_one_unit_for_all_columns(scale, deficient, rng):
+    F = rng.standard_normal((50, 3))
+    F = np.column_stack([F, F[:, 0] + F[:, 1]]) if deficient else F
+    expected = nlis.norm_misestimation_factor(nlis.factorize(F))
+    assert nlis.norm_misestimation_factor(nlis.factorize(F * scale)) == pytest.approx(expected, rel=1e-6)
 
 
 # --- sizes ------------------------------------------------------------------------------------------------------
@@ -488,6 +514,15 @@ def test_lipschitz_bound_of_networks(unit, per_unit, rng):
         assert np.linalg.norm(model.predict(a, X) - model.predict(b, X)) <= G * np.linalg.norm(a - b)
     J = model.jacobian(1.5 * np.eye(12)[0], X)
     assert np.linalg.norm(J, 2) <= G
+
+
+def test_lipschitz_bound_takes_the_norm_that_belongs_to_the_model(rng):
+    F = rng.standard_normal((30, 4))
+    factor = nlis.factorize(F)
+    single = nlis.Problem(nlis.SingleIndex(nlis.Logistic()))
+    assert nlis.lipschitz_bound(single, factor) == pytest.approx(np.linalg.norm(F, 2) / 4, rel=1e-13)
+    net = nlis.Problem(nlis.ReluNetwork(2))
+    assert nlis.lipschitz_bound(net, factor, radius=3.0) == pytest.approx(3 * np.linalg.norm(F), rel=1e-13)
 
 
 def test_lipschitz_bound_of_what_is_not_known():

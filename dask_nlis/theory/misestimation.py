@@ -133,7 +133,7 @@ def _weights(model: ReluNetwork, problem: Problem) -> tuple[float, float]:
         given = found.amplitudes
         step = given[1] - given[0] if given is not None and len(given) > 1 else 2 + model.hidden_bias
         blocks = step >= 2 + model.hidden_bias  # an outer weight and at least one inner one
-        outer = given is None or blocks and given == tuple(range(0, model.n_hidden * step, step))
+        outer = given is None or (blocks and given == tuple(range(0, model.n_hidden * step, step)))
         return (found.lower if outer else 0.0), found.budget
     if isinstance(found, Ball):
         center = 0.0 if found.center is None else float(np.linalg.norm(found.center))
@@ -209,12 +209,15 @@ def norm_misestimation_factor(factor: HasFactor) -> float:
     """
     if not hasattr(factor, "whitener"):
         raise InputTypeError(f"factor is {type(factor).__name__}; give factorize(A)")
-    whitener = factor.whitener if factor.correction is None else factor.whitener @ factor.correction
+    # Brought near 1, and only then corrected: what powers of two were left out of W might leave float64's range.
+    _, top = np.frexp(np.abs(factor.whitener).max())
+    whitener = np.ldexp(factor.whitener, -top)
+    whitener = whitener if factor.correction is None else whitener @ factor.correction
     if factor.rank < len(factor.r):
         # W may leave the range of F', where it would look longer; D^2 W spans that range, D the sizes of the columns.
         sizes = factor.column_scale.min() / factor.column_scale
         basis = np.linalg.qr(sizes[:, None] ** 2 * factor.whitener)[0]
         whitener = basis @ (basis.T @ whitener)
     # The singular values of W are the inverse ones of F, and the largest is found with all its digits.
-    share = 1 / (float(np.linalg.norm(whitener, 2)) * factor.frobenius)
+    share = 1 / (float(np.linalg.norm(whitener, 2)) * float(np.ldexp(factor.frobenius, top)))
     return min(factor.rank * share * share, 1.0)
