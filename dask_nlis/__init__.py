@@ -22,7 +22,7 @@ from dask_nlis.activations import (
     Tanh,
 )
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
-from dask_nlis.diagnostics import RowTable, bottom_rows, top_rows, total_loss
+from dask_nlis.diagnostics import RowTable, Sandwich, bottom_rows, sandwich, top_rows, total_loss
 from dask_nlis.errors import (
     ClusterError,
     ConvergenceWarning,
@@ -42,6 +42,7 @@ from dask_nlis.errors import (
     RankAmbiguityWarning,
     ScaleWarning,
     StoreExistsError,
+    UnderdeterminedWarning,
     ZeroLossSingularityError,
 )
 from dask_nlis.factor import Factor, factorize
@@ -63,6 +64,17 @@ from dask_nlis.refit import Fit, refit, refit_with
 from dask_nlis.sample import Sample, concat, pool
 from dask_nlis.sampling import draw
 from dask_nlis.scores import blend, influence_scores, leverage_scores, norm_scores
+from dask_nlis.theory import (
+    SampleSize,
+    active_learning_size,
+    excess_loss_bound,
+    lipschitz_bound,
+    log_net_size,
+    measured_misestimation_factor,
+    misestimation_factor,
+    norm_misestimation_factor,
+    sample_size,
+)
 
 __version__ = "0.1.0"
 
@@ -115,6 +127,8 @@ __all__ = [
     "RowTable",
     "Run",
     "Sample",
+    "SampleSize",
+    "Sandwich",
     "ScaleWarning",
     "Sin",
     "SingleIndex",
@@ -127,16 +141,24 @@ __all__ = [
     "Swish",
     "TallMatrix",
     "Tanh",
+    "UnderdeterminedWarning",
     "ZeroLossSingularityError",
+    "active_learning_size",
     "blend",
     "bottom_rows",
     "concat",
     "datasets",
     "draw",
     "dual_matrix",
+    "excess_loss_bound",
     "factorize",
     "influence_scores",
     "leverage_scores",
+    "lipschitz_bound",
+    "log_net_size",
+    "measured_misestimation_factor",
+    "misestimation_factor",
+    "norm_misestimation_factor",
     "norm_scores",
     "open_rows",
     "open_run",
@@ -146,6 +168,8 @@ __all__ = [
     "refit",
     "refit_with",
     "run",
+    "sample_size",
+    "sandwich",
     "standardize",
     "tangent_matrix",
     "top_rows",

@@ -19,6 +19,7 @@ NlisWarning (UserWarning)
  +- PerformanceWarning
  +- ConvergenceWarning
  +- ScaleWarning
+ +- UnderdeterminedWarning
 """
 
 
@@ -103,3 +104,7 @@ class ConvergenceWarning(NlisWarning):
 
 class ScaleWarning(NlisWarning):
     """The units of the columns decide the result."""
+
+
+class UnderdeterminedWarning(NlisWarning):
+    """There are fewer rows than parameters."""
