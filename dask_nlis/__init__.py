@@ -22,7 +22,16 @@ from dask_nlis.activations import (
     Tanh,
 )
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
-from dask_nlis.diagnostics import RowTable, Sandwich, bottom_rows, sandwich, top_rows, total_loss
+from dask_nlis.diagnostics import (
+    Certificate,
+    RowTable,
+    Sandwich,
+    bottom_rows,
+    certificate,
+    sandwich,
+    top_rows,
+    total_loss,
+)
 from dask_nlis.errors import (
     ClusterError,
     ConvergenceWarning,
@@ -84,6 +93,7 @@ __all__ = [
     "Arctan",
     "Ball",
     "Box",
+    "Certificate",
     "ClusterError",
     "ConvergenceWarning",
     "Cos",
@@ -146,6 +156,7 @@ __all__ = [
     "active_learning_size",
     "blend",
     "bottom_rows",
+    "certificate",
     "concat",
     "datasets",
     "draw",

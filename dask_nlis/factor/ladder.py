@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from dask.base import tokenize
-
 from dask_nlis.errors import InputError
 from dask_nlis.factor.climb import climb
 from dask_nlis.factor.noun import Factor, made
@@ -104,6 +102,6 @@ def _factor(matrix: TallMatrix, found: Found) -> Factor:
         beta=found.beta,
         token=matrix.token,
         parts=(matrix.token,),
-        rule_token=tokenize(matrix.rule),
+        rule_token=matrix.rule_token,
         columns=matrix.columns,
     )

@@ -71,6 +71,11 @@ class TallMatrix:
         return tokenize(self.source.token, self.rule, self.missing)
 
     @property
+    def rule_token(self) -> str:
+        """Equal for equal problem and theta, whatever the data."""
+        return tokenize(self.rule)
+
+    @property
     def job(self) -> Job:
         """What the tasks over its blocks carry."""
         return Job(self.rule, self.source.names, self.shape[1], self.missing, self.device)
@@ -109,13 +114,14 @@ def map_blocks(
     *,
     columns: int = 1,
     rows: int | None = None,
+    beside: da.Array | None = None,
     meta: np.ndarray,
     **arguments: Any,
 ) -> da.Array:
     """Run `task(x, y, weight, start, **arguments)` on every block, read and work fused into one task a block.
 
     No axis is dropped: that would double the tasks. Results have `columns` columns and as many rows as the
-    block, or `rows`.
+    block, or `rows`. Blocks of `beside` (n,), chunked as X, come as the fifth argument.
     """
     source = matrix.source
     pairs: list[Any] = []
@@ -128,6 +134,7 @@ def map_blocks(
         *pairs,
         ArrayValuesDep((source.chunks,), starts(source.chunks)),
         "i",
+        *(() if beside is None else (beside, "i")),
         adjust_chunks=sizes,
         dtype=meta.dtype,
         meta=meta,

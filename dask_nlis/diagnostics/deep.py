@@ -1,0 +1,149 @@
+"""One read of all rows beside their scores: what only all rows can tell of a sample."""
+
+import math
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from dask_nlis import phase
+from dask_nlis.device import choose
+from dask_nlis.errors import InputError
+from dask_nlis.factor import Factor
+from dask_nlis.intake import open_array
+from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels.linalg import leverage
+from dask_nlis.matrix import Dual, Finding, Job, TallMatrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.tasks import Leaf, matrix_rows, naming_rows
+from dask_nlis.problem import Problem
+from dask_nlis.scores.leverage import shared_whitener
+
+Array = Any
+
+#: Leverage below which a row is nothing but rounding.
+_NONE = 1e-12
+
+
+class Deep(NamedTuple):
+    """What all rows tell."""
+
+    ratio: float  # smallest score over leverage
+    total: float  # sum of the scores
+    residual: float
+    unreachable_rows: int
+    unreachable_loss: float
+    losses: tuple[float, ...]  # at each theta
+
+
+class Part(NamedTuple):
+    """What one block tells."""
+
+    ratio: float
+    sums: dict[int, tuple[int, int]]
+    residual: float
+    unreachable_rows: int
+    unreachable_loss: float
+    losses: tuple[float, ...]
+    finding: Finding
+
+
+def read_deep(matrix: TallMatrix, factor: Factor, scores: Any, points: Any) -> Deep:
+    """One read of X beside the scores (n,)."""
+    source = matrix.source
+    lazy = open_array("scores", scores, None, source.chunks).array
+    if lazy.shape != (matrix.shape[0],):
+        raise InputError(f"scores have shape {lazy.shape}, A has {matrix.shape[0]:,} rows; give one score a row")
+    if lazy.chunks[0] != source.chunks:
+        lazy = lazy.rechunk({0: source.chunks}, method="tasks")
+    blocks = map_blocks(
+        matrix,
+        deep_block,
+        "nlis-certificate",
+        rows=1,
+        beside=lazy,
+        meta=np.empty((0, 0), dtype=object),
+        job=matrix.job,
+        whitener=shared_whitener(factor),
+        problem=matrix.problem,
+        thetas=tuple(points.known),
+    )
+    found = phase.blocks_of(blocks, "nlis-certificate", n_rows=source.n_rows, n_bytes=source.n_bytes)
+    parts: list[Part] = [block[0, 0] for block in found]
+    check_finite(reduce(Finding.plus, (part.finding for part in parts)), source.names, "in all")
+    return Deep(
+        ratio=min(part.ratio for part in parts),
+        total=float(kernel.exact_total(kernel.merge_sums([part.sums for part in parts]))),
+        residual=max(part.residual for part in parts),
+        unreachable_rows=sum(part.unreachable_rows for part in parts),
+        unreachable_loss=math.fsum(part.unreachable_loss for part in parts),
+        losses=tuple(math.fsum(column) for column in zip(*(part.losses for part in parts), strict=True)),
+    )
+
+
+def deep_block(
+    x: np.ndarray,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    scores: np.ndarray,
+    *,
+    job: Job,
+    whitener: tuple[np.ndarray, np.ndarray | None],
+    problem: Problem | None,
+    thetas: tuple[np.ndarray, ...],
+) -> np.ndarray:
+    """What one block tells, a Part in a 1 x 1 object array."""
+    device = choose(job.device)
+    target = [None if part is None else device.put(part) for part in whitener]
+    points = [device.put(theta) for theta in thetas]
+    values = np.asarray(scores, dtype=np.float64)
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        row = int(start) + int(np.argmax(wrong))
+        raise InputError(f"scores are negative or not finite at row {row}; give finite scores >= 0")
+    h = np.zeros(len(x))
+    losses = np.zeros((len(thetas), len(x)))
+    residual, found = 0.0, Finding()
+    with np.errstate(all="ignore"):
+        for leaf in leaves(x, y, weight, int(start), job, device):
+            rows, finding = matrix_rows(leaf, job)
+            h[leaf.place] = device.fetch(leverage(rows, *target))
+            if isinstance(job.rule, Dual) and leaf.counts:
+                residual = max(residual, float(np.max(device.fetch(_residual(leaf, rows, job.rule)), initial=0.0)))
+            for k, theta in enumerate(points if leaf.counts else ()):
+                losses[k, leaf.place] = device.fetch(_losses(leaf, problem, theta))
+            found = found.plus(finding)
+    found = found.plus(overflow(h, int(start)))
+    counts = h > _NONE
+    unreachable = (values == 0) & (losses[-1] > 0) if thetas else (values == 0) & counts
+    ratio = float((values[counts] / h[counts]).min(initial=np.inf))
+    out = np.empty((1, 1), dtype=object)
+    out[0, 0] = Part(
+        ratio,
+        kernel.exponent_sums(values),
+        residual,
+        int(unreachable.sum()),
+        float(losses[-1][unreachable].sum()) if thetas else 0.0,
+        tuple(float(each.sum()) for each in losses),
+        found,
+    )
+    return out
+
+
+def _residual(leaf: Leaf, rows: Array, rule: Dual) -> Array:
+    """|f(theta) - f(0) - <theta, f*>| over 1 + |f(theta)| + |f(0)|, (m,)."""
+    xp = array_namespace(rows)
+    theta = xp.asarray(np.array(rule.theta))
+    with naming_rows(leaf):
+        here = rule.problem.model.predict(theta, leaf.x)
+        here = here if leaf.y is None else rule.problem.loss.root(here, leaf.y)
+    here, zero = leaf.weighted(here), rows[:, -1]
+    return xp.abs(here - zero - rows[:, :-1] @ theta) / (1 + xp.abs(here) + xp.abs(zero))
+
+
+def _losses(leaf: Leaf, problem: Problem | None, theta: Array) -> Array:
+    assert problem is not None
+    with naming_rows(leaf):
+        return leaf.weighted(problem.loss.value(problem.model.predict(theta, leaf.x), leaf.y), 2)
