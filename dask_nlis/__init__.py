@@ -62,7 +62,7 @@ from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, refit, refit_with
 from dask_nlis.sample import Sample, concat, pool
 from dask_nlis.sampling import draw
-from dask_nlis.scores import leverage_scores, norm_scores
+from dask_nlis.scores import cross_leverage_scores, leverage_scores, loss_scores, norm_scores
 
 __version__ = "0.1.0"
 
@@ -130,11 +130,13 @@ __all__ = [
     "ZeroLossSingularityError",
     "bottom_rows",
     "concat",
+    "cross_leverage_scores",
     "datasets",
     "draw",
     "dual_matrix",
     "factorize",
     "leverage_scores",
+    "loss_scores",
     "norm_scores",
     "open_rows",
     "open_run",

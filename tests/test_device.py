@@ -12,16 +12,18 @@ import pytest
 from counting import FakeGPU, no_compute, rows_of, same_bits
 
 import dask_nlis as nlis
-from dask_nlis import device, scores
-from dask_nlis.factor import gram, sketch, tree
+from dask_nlis import device
+from dask_nlis.factor import gram, outside, sketch, tree
 from dask_nlis.matrix import tasks
+from dask_nlis.scores import cross, deletion, leverage, losses, norms
 
 SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
 X, Y = rows_of(61, 400, 3)
 THETA = np.array([0.3, -0.2, 0.1, 0.05])
 
 # Where tasks call `choose` by its name.
-ROOMS = (device, gram, sketch, tree, scores, tasks, sys.modules[nlis.total_loss.__module__])
+SCORES = (cross, deletion, leverage, losses, norms)
+ROOMS = (device, gram, outside, sketch, tree, *SCORES, tasks, sys.modules[nlis.total_loss.__module__])
 
 
 @pytest.fixture

@@ -445,7 +445,7 @@ def test_every_method_computes_on_a_device_whose_arrays_are_not_numpys(method, m
     F[:, 3] = 0.0
     expected, known = scored(F, method, 90)
     gpu = FakeGPU()
-    for room in ("factor.gram", "factor.sketch", "factor.tree", "scores"):
+    for room in ("factor.gram", "factor.sketch", "factor.tree", "scores.leverage"):
         monkeypatch.setattr(f"dask_nlis.{room}.choose", gpu.device)
     h, factor = scored(F, method, 90)
     assert gpu.puts

@@ -2,5 +2,6 @@
 
 from dask_nlis.factor.ladder import factorize
 from dask_nlis.factor.noun import Factor
+from dask_nlis.factor.outside import check_comparable
 
-__all__ = ["Factor", "factorize"]
+__all__ = ["Factor", "check_comparable", "factorize"]

@@ -1,0 +1,22 @@
+"""Pass 2: a tall matrix (and its factor) -> one score a row, one fused task a block."""
+
+from dask_nlis.scores.cross import cross_leverage_scores
+from dask_nlis.scores.deletion import lazy_deletion
+from dask_nlis.scores.leverage import check_factor, lazy_leverage, leverage_block, leverage_scores
+from dask_nlis.scores.losses import check_has_loss, lazy_losses, loss_scores
+from dask_nlis.scores.norms import lazy_norms, norm_block, norm_scores
+
+__all__ = [
+    "check_factor",
+    "check_has_loss",
+    "cross_leverage_scores",
+    "lazy_deletion",
+    "lazy_leverage",
+    "lazy_losses",
+    "lazy_norms",
+    "leverage_block",
+    "leverage_scores",
+    "loss_scores",
+    "norm_block",
+    "norm_scores",
+]
