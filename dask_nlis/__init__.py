@@ -22,7 +22,7 @@ from dask_nlis.activations import (
     Tanh,
 )
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
-from dask_nlis.diagnostics import RowTable, bottom_rows, top_rows, total_loss
+from dask_nlis.diagnostics import RowTable, bottom_rows, suspects, top_rows, total_loss
 from dask_nlis.errors import (
     ClusterError,
     ConvergenceWarning,
@@ -147,6 +147,7 @@ __all__ = [
     "refit_with",
     "run",
     "standardize",
+    "suspects",
     "top_rows",
     "total_loss",
 ]

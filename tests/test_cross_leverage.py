@@ -170,7 +170,7 @@ def test_only_rows_made_alike_are_compared():
 
 def test_what_came_in_goes_out():
     pd = pytest.importorskip("pandas")
-    x, y = rows_of(35, 30, 2)
+    x = rows_of(35, 30, 2)[0]
     factor = nlis.factorize(pd.DataFrame(x, columns=["a", "b"]))
     frame = pd.DataFrame(x[:9] * 2, columns=["a", "b"], index=list("abcdefghi"))
     for series in (nlis.cross_leverage_scores(frame, factor), factor.outside(frame)):
