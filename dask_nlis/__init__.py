@@ -22,7 +22,7 @@ from dask_nlis.activations import (
     Tanh,
 )
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
-from dask_nlis.diagnostics import RowTable, bottom_rows, suspects, top_rows, total_loss
+from dask_nlis.diagnostics import Drift, RowTable, bottom_rows, drift, suspects, top_rows, total_loss
 from dask_nlis.errors import (
     ClusterError,
     ConvergenceWarning,
@@ -79,6 +79,7 @@ __all__ = [
     "DataConversionWarning",
     "DeepReluNetwork",
     "DeviceError",
+    "Drift",
     "Elu",
     "Exp",
     "Factor",
@@ -133,6 +134,7 @@ __all__ = [
     "cross_leverage_scores",
     "datasets",
     "draw",
+    "drift",
     "dual_matrix",
     "factorize",
     "leverage_scores",

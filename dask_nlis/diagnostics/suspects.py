@@ -5,7 +5,7 @@ from typing import Any
 
 import dask.array as da
 
-from dask_nlis.diagnostics.row_tables import RowTable, check_k, top_rows
+from dask_nlis.diagnostics.row_tables import RowTable, check_count, top_rows
 from dask_nlis.errors import InputError
 from dask_nlis.factor import Factor, factorize
 from dask_nlis.matrix import TallMatrix, as_matrix
@@ -97,7 +97,7 @@ def suspects(A: Any, factor: Factor | None = None, k: int = 100, *, by: str = "l
     """
     if not isinstance(by, str) or by not in RANKINGS:
         raise InputError(f"by={by!r} is not known; give one of {', '.join(map(repr, RANKINGS))}")
-    check_k(k)
+    check_count("k", k)
     matrix = as_matrix(A)
     if factor is not None:
         check_factor(matrix, factor)
