@@ -22,7 +22,17 @@ from dask_nlis.activations import (
     Tanh,
 )
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
-from dask_nlis.diagnostics import Drift, RowTable, bottom_rows, drift, suspects, top_rows, total_loss
+from dask_nlis.diagnostics import (
+    Comparison,
+    Drift,
+    RowTable,
+    bottom_rows,
+    compare,
+    drift,
+    suspects,
+    top_rows,
+    total_loss,
+)
 from dask_nlis.errors import (
     ClusterError,
     ConvergenceWarning,
@@ -73,6 +83,7 @@ __all__ = [
     "Ball",
     "Box",
     "ClusterError",
+    "Comparison",
     "ConvergenceWarning",
     "Cos",
     "CustomLoss",
@@ -130,6 +141,7 @@ __all__ = [
     "Tanh",
     "ZeroLossSingularityError",
     "bottom_rows",
+    "compare",
     "concat",
     "cross_leverage_scores",
     "datasets",

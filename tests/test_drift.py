@@ -107,16 +107,26 @@ def test_chunks_and_schedulers_do_not_matter(rng):
     np.testing.assert_allclose(cut[0].rank_correlation, whole.rank_correlation, rtol=1e-12)
 
 
-def test_sums_of_a_block_are_those_of_its_parts(rng, monkeypatch):
+@pytest.mark.parametrize("by", BY)
+def test_sums_of_a_block_are_those_of_its_parts(by, rng, monkeypatch):
     thetas = checkpoints(rng)
-    whole = nlis.drift(PROBLEM, X, Y, thetas, by="norm")
+    whole = nlis.drift(PROBLEM, X, Y, thetas, by=by)
     monkeypatch.setattr(drift_sums, "_HELD", 1)
     monkeypatch.setattr("dask_nlis.device._SUB_BLOCK_BYTES", {"cpu": 1})
-    parts = nlis.drift(PROBLEM, X, Y, thetas, by="norm")
-    np.testing.assert_allclose(parts.beta, whole.beta, rtol=1e-12)
-    np.testing.assert_allclose(parts.losses, whole.losses, rtol=1e-12)
-    assert parts.top_overlap.tolist() == whole.top_overlap.tolist()
-    assert parts.rank_correlation.tolist() == pytest.approx(whole.rank_correlation.tolist(), rel=1e-12)
+    parts = nlis.drift(PROBLEM, X, Y, thetas, by=by)
+    for name in ("losses", "beta", "affinity", "rank_correlation", "top_overlap"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-11, err_msg=name)
+
+
+def test_the_highest_rows_are_those_of_a_full_sort_with_ties_by_row(rng):
+    scores = rng.integers(0, 5, (3, 400)) / 5
+    numbers = np.tile(rng.permutation(400), (3, 1))
+    rows, heights = drift_sums.highest(numbers, scores, 30)
+    for line in range(3):
+        pairs = sorted(zip(-scores[line], numbers[line], strict=True))[:30]
+        assert rows[line].tolist() == [row for _, row in pairs]
+        assert heights[line].tolist() == [-score for score, _ in pairs]
+    assert drift_sums.highest(numbers[:, :2], scores[:, :2], 3)[0][:, 2].tolist() == [-1] * 3
 
 
 def test_equal_checkpoints_serve_each_other_and_a_net_is_compared_as_well(rng):
