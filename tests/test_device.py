@@ -13,6 +13,7 @@ from counting import FakeGPU, no_compute, rows_of, same_bits
 
 import dask_nlis as nlis
 from dask_nlis import device
+from dask_nlis.diagnostics import drift_sums
 from dask_nlis.factor import gram, outside, sketch, tree
 from dask_nlis.matrix import tasks
 from dask_nlis.scores import cross, deletion, leverage, losses, norms
@@ -23,7 +24,7 @@ THETA = np.array([0.3, -0.2, 0.1, 0.05])
 
 # Where tasks call `choose` by its name.
 SCORES = (cross, deletion, leverage, losses, norms)
-ROOMS = (device, gram, outside, sketch, tree, *SCORES, tasks, sys.modules[nlis.total_loss.__module__])
+ROOMS = (device, gram, outside, sketch, tree, *SCORES, drift_sums, tasks, sys.modules[nlis.total_loss.__module__])
 
 
 @pytest.fixture
@@ -52,12 +53,18 @@ def results(x, y, name=None):
     """Everything that computes in tasks."""
     A = nlis.dual_matrix(SWISH, x, y, theta=THETA, sample_weight=np.linspace(0, 2, len(x)), device=name)
     found = nlis.factorize(A)
+    flat = nlis.factorize(nlis.dual_matrix(SWISH, x * np.array([1.0, 0.0, 1.0]), y, theta=THETA, device=name))
     return {
         "factor": found.r,
         "leverage": np.asarray(nlis.leverage_scores(A, found)),
         "norm": np.asarray(nlis.norm_scores(A)),
         "scaled norm": np.asarray(nlis.norm_scores(A, log2_scale=3)),
         "rows": A.to_dask_array().compute(),
+        "losses": np.asarray(nlis.loss_scores(A)),
+        "deletion": nlis.suspects(A, found, 20, by="deletion").scores,
+        "cross": np.asarray(nlis.cross_leverage_scores(A, flat)),
+        "outside": np.asarray(flat.outside(A)),
+        "drift": nlis.drift(SWISH, x, y, [THETA, 2 * THETA], device=name).beta,
         "loss": nlis.total_loss(SWISH, x, y, np.tile(THETA, (2, 1)), device=name),
     }
 

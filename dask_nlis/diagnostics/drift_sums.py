@@ -180,7 +180,7 @@ def comparison_block(
             if not leaf.counts:
                 found = found.plus(leaf.finding)
                 continue
-            scores, findings = np.zeros((len(jobs), len(leaf.x))), [leaf.finding]
+            scores, findings = np.zeros((len(jobs), leaf.x.shape[0])), [leaf.finding]
             for k, (its, target, (problem, theta)) in enumerate(zip(jobs, targets, models, strict=True)):
                 costs = device.fetch(losses_of(leaf, problem, theta))
                 scores[k], finding = (costs, leaf.finding) if by == "loss" else _scored(leaf, its, target, device)
@@ -191,7 +191,7 @@ def comparison_block(
             # Rows of no weight, dropped ones among them, are no rows to compare.
             some = slice(None) if leaf.root_weight is None else device.fetch(leaf.root_weight) > 0
             held.append(scores[:, some])
-            numbers.append((leaf.row + np.arange(len(leaf.x)))[some])
+            numbers.append((leaf.row + np.arange(leaf.x.shape[0]))[some])
             if sum(part.size for part in held) >= _HELD:
                 fold()
     if held:
