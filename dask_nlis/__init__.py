@@ -24,11 +24,16 @@ from dask_nlis.activations import (
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
 from dask_nlis.diagnostics import (
     Certificate,
+    Comparison,
+    Drift,
     RowTable,
     Sandwich,
     bottom_rows,
     certificate,
+    compare,
+    drift,
     sandwich,
+    suspects,
     top_rows,
     total_loss,
 )
@@ -72,7 +77,14 @@ from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, refit, refit_with
 from dask_nlis.sample import Sample, concat, pool
 from dask_nlis.sampling import draw
-from dask_nlis.scores import blend, influence_scores, leverage_scores, norm_scores
+from dask_nlis.scores import (
+    blend,
+    cross_leverage_scores,
+    influence_scores,
+    leverage_scores,
+    loss_scores,
+    norm_scores,
+)
 from dask_nlis.theory import (
     SampleSize,
     active_learning_size,
@@ -95,12 +107,14 @@ __all__ = [
     "Box",
     "Certificate",
     "ClusterError",
+    "Comparison",
     "ConvergenceWarning",
     "Cos",
     "CustomLoss",
     "DataConversionWarning",
     "DeepReluNetwork",
     "DeviceError",
+    "Drift",
     "Elu",
     "Exp",
     "Factor",
@@ -157,9 +171,12 @@ __all__ = [
     "blend",
     "bottom_rows",
     "certificate",
+    "compare",
     "concat",
+    "cross_leverage_scores",
     "datasets",
     "draw",
+    "drift",
     "dual_matrix",
     "excess_loss_bound",
     "factorize",
@@ -167,6 +184,7 @@ __all__ = [
     "leverage_scores",
     "lipschitz_bound",
     "log_net_size",
+    "loss_scores",
     "measured_misestimation_factor",
     "misestimation_factor",
     "norm_misestimation_factor",
@@ -182,6 +200,7 @@ __all__ = [
     "sample_size",
     "sandwich",
     "standardize",
+    "suspects",
     "tangent_matrix",
     "top_rows",
     "total_loss",

@@ -13,19 +13,21 @@ from counting import FakeGPU, no_compute, rows_of, same_bits
 
 import dask_nlis as nlis
 from dask_nlis import device
-from dask_nlis.factor import gram, sketch, tree
+from dask_nlis.diagnostics import deep, drift_sums
+from dask_nlis.factor import gram, outside, sketch, tree
 from dask_nlis.matrix import tasks
-from dask_nlis.scores.blend import Share, lazy_mixture
+from dask_nlis.scores import Share, cross, deletion, lazy_mixture, leverage, losses, norms
 
 SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
 X, Y = rows_of(61, 400, 3)
 THETA = np.array([0.3, -0.2, 0.1, 0.05])
 
 # Where tasks call `choose` by its name.
-SCORES = ("leverage_scores", "norm_scores", "influence_scores", "blend")
+SCORES = (cross, deletion, leverage, losses, norms)
+VERBS = (nlis.total_loss, nlis.influence_scores, nlis.blend)
 ROOMS = (
-    *(device, gram, sketch, tree, tasks),
-    *(sys.modules[getattr(nlis, name).__module__] for name in (*SCORES, "total_loss")),
+    *(device, gram, outside, sketch, tree, *SCORES, deep, drift_sums, tasks),
+    *(sys.modules[verb.__module__] for verb in VERBS),
 )
 
 
@@ -57,6 +59,7 @@ def results(x, y, name=None):
     found = nlis.factorize(A)
     T = nlis.tangent_matrix(SWISH, x, y, theta=THETA, sample_weight=np.linspace(0, 2, len(x)), device=name)
     tangent = nlis.factorize(T)
+    flat = nlis.factorize(nlis.dual_matrix(SWISH, x * np.array([1.0, 0.0, 1.0]), y, theta=THETA, device=name))
     return {
         "factor": found.r,
         "tangent factor": tangent.r,
@@ -66,6 +69,11 @@ def results(x, y, name=None):
         "norm": np.asarray(nlis.norm_scores(A)),
         "scaled norm": np.asarray(nlis.norm_scores(A, log2_scale=3)),
         "rows": A.to_dask_array().compute(),
+        "losses": np.asarray(nlis.loss_scores(A)),
+        "deletion": nlis.suspects(A, found, 20, by="deletion").scores,
+        "cross": np.asarray(nlis.cross_leverage_scores(A, flat)),
+        "outside": np.asarray(flat.outside(A)),
+        "drift": nlis.drift(SWISH, x, y, [THETA, 2 * THETA], device=name).beta,
         "loss": nlis.total_loss(SWISH, x, y, np.tile(THETA, (2, 1)), device=name),
     }
 

@@ -81,6 +81,28 @@ def test_coverage_prints_a_line_for_each_model_and_design():
     assert sum("uniform" in line for line in lines) == 2
 
 
+def test_detection_prints_areas_and_fails_where_a_score_does_not_find_what_it_should(monkeypatch):
+    detection = _load("detection")
+    arguments = ["--seeds", "1", "--size", "500", "--data", "digits"]
+    result = CliRunner().invoke(detection.main, arguments, catch_exceptions=False)
+    lines = result.output.splitlines()
+    assert "digits, 500 images: area under the ROC curve" in lines[0]
+    table = [line.strip("│ ").split("│") for line in lines if line.startswith("│")]
+    assert [cells[0].strip() for cells in table] == ["flipped labels", *detection.WAYS]
+    assert all(0 <= float(cell.split()[0]) <= 1 for cells in table for cell in cells[1:])
+    verdicts = lines[-3:]
+    assert [line.partition(":")[0] for line in verdicts] == [
+        "flipped labels by loss", "noise by leverage", "shuffled by leverage",
+    ]  # fmt: skip
+    assert result.exit_code == int(any("NOT above" in line for line in verdicts))
+    assert float(re.search(r": ([\d.]+),", verdicts[0])[1]) > 0.8
+
+    monkeypatch.setattr(detection, "BARS", {("digits", "blank", "leverage"): 0.5})
+    result = CliRunner().invoke(detection.main, arguments, catch_exceptions=False)
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1] == "blank by leverage: 0.000, NOT above 0.5"
+
+
 def test_every_example_and_data_file_is_listed_in_the_readme():
     readme = (EXAMPLES / "README.md").read_text("utf-8")
     for script in EXAMPLES.rglob("*.py"):

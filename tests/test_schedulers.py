@@ -46,6 +46,11 @@ def results():
         "taken": np.column_stack(nlis.draw(scores, 100, seed=1).take(x, y)),
         "loss": nlis.total_loss(PROBLEM, x, y, np.tile(THETA, (3, 1))),
         "top": nlis.top_rows(scores, 10),
+        "losses": nlis.loss_scores(A).compute(),
+        "suspects": nlis.suspects(A, factor, 10, by="deletion"),
+        "cross": nlis.cross_leverage_scores(nlis.dual_matrix(PROBLEM, x + 1, y, theta=THETA), factor).compute(),
+        "drift": nlis.drift(PROBLEM, x, y, [THETA, 2 * THETA]),
+        "compare": nlis.compare(PROBLEM, x, y, {"leverage": scores}, sizes=50, seeds=1, n_starts=1),
         "transform": nlis.standardize(x, y).transform,
     }
 

@@ -127,11 +127,16 @@ def bottom_rows(scores: Any, k: int = 20, *, X: Any = None) -> RowTable:
     return _ranked(scores, k, X, largest=False)
 
 
+def check_count(argument: str, value: Any) -> None:
+    """Raise unless the value is a number of rows."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputTypeError(f"{argument}={value!r} is {type(value).__name__}; give a positive integer")
+    if value < 1:
+        raise InputError(f"{argument}={value} is not allowed; give a positive integer")
+
+
 def _ranked(scores: Any, k: Any, X: Any, largest: bool) -> RowTable:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise InputTypeError(f"k={k!r} is {type(k).__name__}; give a positive integer")
-    if k < 1:
-        raise InputError(f"k={k} is not allowed; give a positive integer")
+    check_count("k", k)
     array = open_array("scores", scores).array
     if array.ndim != 1:
         raise InputError(f"scores have shape {array.shape}; give (n,), one score a row")

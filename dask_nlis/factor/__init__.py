@@ -2,5 +2,6 @@
 
 from dask_nlis.factor.ladder import factorize, factorize_together
 from dask_nlis.factor.noun import Factor
+from dask_nlis.factor.outside import check_comparable
 
-__all__ = ["Factor", "factorize", "factorize_together"]
+__all__ = ["Factor", "check_comparable", "factorize", "factorize_together"]

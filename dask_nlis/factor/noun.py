@@ -8,8 +8,12 @@ from dask.base import tokenize
 
 from dask_nlis import phase
 from dask_nlis.errors import InputError, InputTypeError, MatrixMismatchError, RankAmbiguityWarning
+from dask_nlis.factor.outside import check_comparable, difference, lazy_outside
 from dask_nlis.factor.sums import check_finite_factor
+from dask_nlis.intake import give_back
+from dask_nlis.kernels.complement import complement
 from dask_nlis.kernels.linalg import Spectrum, frobenius_norm, merge_r, spectrum
+from dask_nlis.matrix import as_matrix
 from dask_nlis.nouns import from_dict, noun, to_dict
 
 #: Condition up to which one Gram matrix is enough: its error grows with the square of the condition.
@@ -167,6 +171,46 @@ class Factor:
             columns=self.columns,
         )
 
+    def outside(self, A: Any) -> Any:
+        """Tell how much of each row of A (n, p) this factor has never seen -> (n,), in [0, 1]. One read when computed.
+
+        The share of the squared row norm, in the units of the columns, that lies outside the row space of F; 0
+        where F has full rank, and for a zero row. A large share says that `cross_leverage_scores` tells little
+        about the row. Lazy as `leverage_scores`.
+
+        Parameters
+        ----------
+        A : TallMatrix or array_like of shape (n, p)
+            Rows with the same columns, problem and theta.
+
+        Returns
+        -------
+        array of shape (n,), float64
+            In the container X came in.
+
+        Raises
+        ------
+        InputError
+            If columns differ.
+        MatrixMismatchError
+            If problem or theta differ.
+
+        Examples
+        --------
+        >>> import numpy as np, dask_nlis as nlis
+        >>> seen = nlis.factorize(np.array([[2.0, 0.0], [1.0, 0.0]]))
+        >>> seen.outside(np.array([[5.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).round(12)
+        array([0.  , 0.64, 1.  ])
+        """
+        matrix = as_matrix(A)
+        check_comparable(matrix, self.columns, self.rule_token)
+        return give_back(matrix.source.container, lazy_outside(matrix, self.outward), "outside", "nlis-score")
+
+    @property
+    def outward(self) -> np.ndarray:
+        """Orthonormal directions (p, p - rank) that no row of F takes, in the units of the columns."""
+        return complement(self.r, self.rank, self.column_scale)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the factor as JSON values and arrays."""
         return to_dict(self)
@@ -237,14 +281,8 @@ def _dependent(decided: Spectrum, columns: Sequence[str]) -> tuple[str, ...]:
 def _check_mergeable(a: Factor, b: object) -> None:
     if not isinstance(b, Factor):
         raise InputTypeError(f"other is {type(b).__name__}; give a Factor")
-    if a.columns != b.columns:
-        if len(a.columns) != len(b.columns):
-            what = f"{len(a.columns)} and {len(b.columns)} columns"
-        else:
-            what = "columns {!r} and {!r}".format(
-                *next(pair for pair in zip(a.columns, b.columns, strict=True) if pair[0] != pair[1])
-            )
-        raise InputError(f"factors of {what} do not merge; factorize matrices with the same columns")
+    if apart := difference(a.columns, b.columns):
+        raise InputError(f"factors of {apart} do not merge; factorize matrices with the same columns")
     if a.rule_token != b.rule_token:
         raise MatrixMismatchError(
             "factors of matrices with another problem or theta do not merge; make both matrices with the same ones"

@@ -1,17 +1,30 @@
-"""Pass 2: a tall matrix and its factor -> one score a row, one fused task a block."""
+"""Pass 2: a tall matrix (and its factor) -> one score a row, one fused task a block."""
 
-from dask_nlis.scores.blend import blend, lazy_mixture
-from dask_nlis.scores.influence import gradient_lengths, influence_scores
-from dask_nlis.scores.leverage import lazy_leverage, leverage_scores
-from dask_nlis.scores.norms import lazy_norms, norm_scores
+from dask_nlis.scores.blend import Share, blend, lazy_mixture
+from dask_nlis.scores.cross import cross_leverage_scores
+from dask_nlis.scores.deletion import lazy_deletion
+from dask_nlis.scores.influence import gradient_lengths, influence_scores, lazy_influence
+from dask_nlis.scores.leverage import check_factor, lazy_leverage, leverage_block, leverage_scores
+from dask_nlis.scores.losses import check_has_loss, lazy_losses, loss_scores
+from dask_nlis.scores.norms import lazy_norms, norm_block, norm_scores
 
 __all__ = [
+    "Share",
     "blend",
+    "check_factor",
+    "check_has_loss",
+    "cross_leverage_scores",
     "gradient_lengths",
     "influence_scores",
+    "lazy_deletion",
+    "lazy_influence",
     "lazy_leverage",
+    "lazy_losses",
     "lazy_mixture",
     "lazy_norms",
+    "leverage_block",
     "leverage_scores",
+    "loss_scores",
+    "norm_block",
     "norm_scores",
 ]

@@ -17,11 +17,10 @@ from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.numbers import is_number
 from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, check_finite, leaves, map_blocks
 from dask_nlis.matrix.findings import overflow
-from dask_nlis.matrix.tall import without_column_axis
+from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import gradient_rows, matrix_rows
 from dask_nlis.scores.influence import gradient_lengths
 from dask_nlis.scores.leverage import shared_whitener
-from dask_nlis.scores.named import named
 
 #: Shares that should sum to 1 may miss it by rounding.
 _ROUNDING = 1e-9
@@ -155,7 +154,7 @@ def lazy_mixture(dual: TallMatrix, tangent: TallMatrix, factors: tuple[Factor, F
         whiteners=[shared_whitener(factor) for factor in factors],
         share=share,
     )
-    return named(without_column_axis(lazy), dual)
+    return one_a_row(dual, lazy)
 
 
 def mixture_block(

@@ -13,10 +13,9 @@ from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, check_finite, leaves, map_blocks
 from dask_nlis.matrix.findings import overflow
-from dask_nlis.matrix.tall import without_column_axis
+from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import gradient_rows
 from dask_nlis.scores.leverage import check_factor, shared_whitener
-from dask_nlis.scores.named import named
 
 Array = Any
 
@@ -90,7 +89,7 @@ def lazy_influence(matrix: TallMatrix, factor: Factor) -> da.Array:
         job=matrix.job,
         whitener=shared_whitener(factor),
     )
-    return named(without_column_axis(lazy), matrix)
+    return one_a_row(matrix, lazy)
 
 
 def influence_block(

@@ -1,4 +1,4 @@
-"""Leverage: a tall matrix and its factor -> one score a row, one fused task a block."""
+"""Leverage: how much of a row no other row can replace."""
 
 from typing import Any
 
@@ -14,11 +14,8 @@ from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
 from dask_nlis.matrix.findings import overflow
-from dask_nlis.matrix.tall import without_column_axis
+from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import matrix_rows
-from dask_nlis.scores.named import named
-
-Array = Any
 
 
 def leverage_scores(A: Any, factor: Factor) -> Any:
@@ -92,7 +89,7 @@ def lazy_leverage(matrix: TallMatrix, factor: Factor) -> da.Array:
         whitener=shared_whitener(factor),
         tolerance=factor.score_tolerance,
     )
-    return named(without_column_axis(lazy), matrix)
+    return one_a_row(matrix, lazy)
 
 
 def shared_whitener(factor: Factor) -> Any:

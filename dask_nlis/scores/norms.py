@@ -1,4 +1,4 @@
-"""Squared row norms of a tall matrix, in one read and mostly without its rows."""
+"""Squared row norms: one read, decided by the units of the columns."""
 
 from typing import Any
 
@@ -11,11 +11,10 @@ from dask_nlis.errors import InputError, InputTypeError, NonFiniteError, ScaleWa
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import is_whole
-from dask_nlis.matrix import Finding, Job, as_matrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
 from dask_nlis.matrix.findings import overflow
-from dask_nlis.matrix.tall import TallMatrix, without_column_axis
+from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import matrix_rows, naming_rows
-from dask_nlis.scores.named import named
 
 #: Powers of two between the smallest and the largest float64, and then some.
 _LARGEST_SCALE = 1100
@@ -77,7 +76,7 @@ def lazy_norms(matrix: TallMatrix, log2_scale: int = 0) -> da.Array:
         columns_named=matrix.columns,
         log2_scale=log2_scale,
     )
-    return named(without_column_axis(lazy), matrix)
+    return one_a_row(matrix, lazy)
 
 
 def norm_block(
