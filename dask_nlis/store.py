@@ -3,7 +3,7 @@
 Layout::
 
     RUN/                 attributes: the manifest
-      factor/ sample/ fit/ pilot/   a noun each: arrays with checksums, the rest in the attribute "noun"
+      factor/ sample/ fit/ pilot/ certificate/   a noun each: arrays with checksums, the rest in the attribute "noun"
       scores             float64 (n,), NaN-filled, one chunk a task
       blocks/            one record a score chunk: start, rows, checksum, smallest, largest, total
       data/              the drawn rows, X and y: a refit needs no other data

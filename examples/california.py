@@ -38,13 +38,15 @@ def main(folder: str | None, size: int, scheduler: str | None) -> None:
         X, y = nlis.open_rows(where / "california.zarr", X="X", y="y", block_bytes=300_000)
         job = nlis.run(PROBLEM, X, y, size=size, seed=0, store=where / "run.zarr")
         print(job)
+        print(job.certificate)
         for name, value in job.fit.params.items():
             print(f"{name:>10} {value:+.3f}")
 
         best = nlis.refit(PROBLEM, table.compute(), labels.compute(), np.ones(len(labels))).loss
         print(f"log excess loss against the fit on all rows: {np.log(job.total_loss / best - 1):.2f}")
 
-        top = nlis.top_rows(job.scores, k=10, X=X)
+        leverage = nlis.leverage_scores(nlis.dual_matrix(PROBLEM, X, y, theta=job.pilot.theta), job.factor)
+        top = nlis.top_rows(leverage, k=10, X=X)
         for row, score, features in zip(top.indices, top.scores, top.X, strict=True):
             print(f"row {row:>5}, leverage {score:.3f}:", dict(zip(top.names, features.round(1).tolist(), strict=True)))
 

@@ -32,12 +32,13 @@ def test_california_prints_run_fit_excess_loss_and_ten_rows():
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert lines[0].startswith("Run(n_rows=20_640")
-    assert [line.split()[0] for line in lines[1:10]] == [*FEATURES, "intercept"]
+    assert lines[1].startswith("quadratic forms of all 10 directions are kept within ")
+    assert [line.split()[0] for line in lines[2:11]] == [*FEATURES, "intercept"]
     # A sample of 100 rows loses a few per cent against all rows; exp(-1) would be more than a third.
     assert float(re.search(r"log excess loss.*: (-?\d+\.\d+)$", result.output, re.MULTILINE)[1]) < -1
-    assert len(lines) == 21
-    assert lines[11].startswith("row 19006, leverage 0.")
-    assert "'AveOccup': 119.4" in lines[11]
+    assert len(lines) == 22
+    assert lines[12].startswith("row 19006, leverage 0.")
+    assert "'AveOccup': 119.4" in lines[12]
 
 
 def test_california_keeps_its_run_in_a_folder_and_overwrites_none(tmp_path):

@@ -112,9 +112,13 @@ def test_the_whole_job_needs_no_theta(net, rng):
     A = nlis.reference_matrix(problem, x, y)
     factor = nlis.factorize(A)
     assert A.shape[1] == len(factor.columns) == A.to_dask_array().shape[1] == problem.model.inputs(x).shape[1] + 1
-    made = nlis.run(problem, x, y, size=200, seed=0)
+    made = nlis.run(problem, x, y, size=200, seed=0, scores="leverage")
     assert np.isfinite(made.fit.loss)
     assert made.scores.sum() == pytest.approx(made.factor.rank, abs=1e-6)
+    staged = nlis.run(problem, x, y, size=200, seed=0)
+    assert np.isfinite(staged.fit.loss)
+    assert staged.certificate.rank == staged.factor.rank
+    assert bool(staged.why_one_stage) == (staged.pilot is None)
 
 
 @every_pair

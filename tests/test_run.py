@@ -24,6 +24,7 @@ LINEAR = nlis.Problem(nlis.Linear())
 THETA = np.array([0.5, 0.1, -0.1, 0.1, 0.0, 0.0, -0.7, -0.7, 0.0])
 SIZE = 413  # 2 % of the rows
 CASES = list(product(("leverage", "norm"), ("poisson", "multinomial"), (False, True)))  # scores, scheme, theta given
+STAGED = [("two-stage", scheme, False) for scheme in ("poisson", "multinomial")]
 
 
 @cache
@@ -90,23 +91,23 @@ def test_a_run_is_the_words_it_is_made_of(job, scores, scheme, given):
     assert (made.factor is None) == (scores == "norm")
 
 
-@pytest.mark.parametrize(("scores", "scheme", "given"), CASES)
+@pytest.mark.parametrize(("scores", "scheme", "given"), CASES + STAGED)
 def test_a_run_in_memory_is_bit_equal_to_one_in_a_store(job, scores, scheme, given):
     kept, held = job(scores, scheme, given), job(scores, scheme, given, stored=False)
     assert held.path is None
     assert same_bits(kept.scores, held.scores)
-    for name in ("problem", "factor", "sample", "fit", "pilot", "total_loss", "reads"):
+    for name in ("problem", "factor", "sample", "fit", "pilot", "certificate", "total_loss", "reads"):
         assert getattr(kept, name) == getattr(held, name), name
     assert same_bits(kept.sample_X, held.sample_X)
     assert same_bits(kept.sample_y, held.sample_y)
 
 
-@pytest.mark.parametrize(("scores", "scheme", "given"), CASES)
+@pytest.mark.parametrize(("scores", "scheme", "given"), CASES + STAGED)
 def test_open_run_gives_the_same_run(job, scores, scheme, given):
     made = job(scores, scheme, given)
     opened = nlis.open_run(made.path)
     assert same_bits(opened.scores, made.scores)
-    for name in ("problem", "factor", "sample", "fit", "pilot", "total_loss", "path", "manifest"):
+    for name in ("problem", "factor", "sample", "fit", "pilot", "certificate", "total_loss", "path", "manifest"):
         assert getattr(opened, name) == getattr(made, name), name
     assert same_bits(opened.sample_X, made.sample_X)
     assert same_bits(opened.sample_y, made.sample_y)
@@ -145,7 +146,7 @@ def test_row_weights_count_in_matrices_fit_and_loss_and_go_into_the_store(scores
 
 def test_a_share_is_a_size(job):
     X, y, *_ = california()
-    by_share = nlis.run(PROBLEM, X, y, size=0.02, seed=3, pilot_size=0.005)
+    by_share = nlis.run(PROBLEM, X, y, size=0.02, seed=3, pilot_size=0.005, scores="leverage")
     assert by_share.manifest["size"] == SIZE
     assert by_share.manifest["pilot_size"] == SIZE // 4
     assert by_share.fit == job().fit
@@ -256,9 +257,10 @@ def test_scores_are_the_same_bytes_under_every_scheduler(tmp_path, job, schedule
     pool = ProcessPoolExecutor(2, get_context("spawn")) if scheduler == "processes" else nullcontext()
     with pool as workers, dask.config.set(scheduler=scheduler, num_workers=2, pool=workers):
         made = nlis.run(PROBLEM, X, y, size=SIZE, seed=3, store=tmp_path / "run.zarr")
-    default = job()
+    default = job("two-stage")
     assert same_bits(made.scores, default.scores)
-    assert (made.factor, made.sample, made.fit) == (default.factor, default.sample, default.fit)
+    for name in ("factor", "sample", "pilot", "fit", "certificate"):
+        assert getattr(made, name) == getattr(default, name), name
 
 
 @pytest.mark.parametrize("attempt", range(5))
@@ -364,7 +366,7 @@ def test_a_store_that_exists_is_refused_before_any_compute_and_left_alone(tmp_pa
 
 
 REFUSED = {
-    "unknown scores": ({"scores": "influence"}, nlis.InputError, "scores"),
+    "unknown scores": ({"scores": "random"}, nlis.InputError, "scores"),
     "unknown scheme": ({"scheme": "bernoulli"}, nlis.InputError, "scheme"),
     "scheme of another type": ({"scheme": None}, nlis.InputError, "scheme"),
     "size 0": ({"size": 0}, nlis.InputError, "size"),
@@ -396,6 +398,17 @@ REFUSED = {
     "a number as store": ({"store": 5}, nlis.InputTypeError, "store"),
     "no labels": ({"y": None}, nlis.InputTypeError, "y is None"),
     "labels of another length": ({"y": np.ones(299)}, nlis.InputError, "299"),
+    "a pilot as large as all": ({"pilot_size": 40}, nlis.InputError, "leaves nothing"),
+    "epsilon beside a size": ({"epsilon": 0.3}, nlis.InputError, "size='auto'"),
+    "auto without epsilon": ({"size": "auto"}, nlis.InputTypeError, "epsilon is None"),
+    "epsilon 0": ({"size": "auto", "epsilon": 0}, nlis.InputError, "epsilon=0"),
+    "epsilon as text": ({"size": "auto", "epsilon": "low"}, nlis.InputTypeError, "epsilon='low'"),
+    "auto by norms": ({"size": "auto", "epsilon": 0.3, "scores": "norm"}, nlis.InputError, "certificate"),
+    "two shares": ({"shares": (0.5, 0.5)}, nlis.InputError, "2 numbers for 3"),
+    "shares above 1": ({"shares": (0.5, 0.5, 0.5)}, nlis.InputError, "sum to 1.5"),
+    "shares of one score": ({"shares": (1, 0, 0), "scores": "norm"}, nlis.InputError, "leave shares out"),
+    "no round": ({"rounds": 0}, nlis.InputError, "rounds=0"),
+    "half a round": ({"rounds": 1.5}, nlis.InputError, "rounds=1.5"),
     "unknown missing": ({"missing": "ignore"}, nlis.InputError, "missing"),
     "unknown device": ({"device": "tpu"}, nlis.InputError, "device"),
     "no bytes a block": ({"block_bytes": 0}, nlis.InputError, "block_bytes"),

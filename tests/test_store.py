@@ -53,11 +53,11 @@ def _edit(path, change):
 
 def test_the_layout_is_the_documented_one(store, tmp_path):
     assert {path.name for path in store.iterdir()} == {
-        "zarr.json", "complete.json", "factor", "sample", "fit", "pilot", "scores", "blocks", "data",
+        "zarr.json", "complete.json", "factor", "sample", "fit", "pilot", "certificate", "scores", "blocks", "data",
     }  # fmt: skip
     _make(tmp_path / "norm.zarr", theta=np.ones(4), scores="norm")
     assert {path.name for path in store.iterdir()} - {path.name for path in (tmp_path / "norm.zarr").iterdir()} == {
-        "factor", "pilot",
+        "factor", "pilot", "certificate",
     }  # fmt: skip
 
 

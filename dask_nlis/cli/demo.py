@@ -55,10 +55,11 @@ def demo(folder: Path | None, size: int, seed: int, seeds: int) -> None:
         everything = phase.computed(X, "nlis-gather"), phase.computed(y, "nlis-gather")
         full = nlis.refit(PROBLEM, everything[0], everything[1], np.ones(len(everything[1])))
         best = float(nlis.total_loss(PROBLEM, X, y, full.theta))
+        leverage = phase.computed(_leverage(job, X, y), "nlis-score")
         _show_job(console, job, best)
-        _show_comparison(console, job, everything, best, size, seed, seeds)
+        _show_comparison(console, leverage, everything, best, size, seed, seeds)
         _show_fit(console, job.fit, full)
-        _show_rows(console, nlis.top_rows(job.scores, k=10, X=X), everything, full)
+        _show_rows(console, nlis.top_rows(leverage, k=10, X=X), everything, full)
         if folder is not None:
             console.print(f"\nKept: {where / 'california.zarr'} and {where / 'run.zarr'}; nlis.open_run reads the run.")
 
@@ -68,6 +69,16 @@ def _write_data(path: Path) -> tuple[Any, Any]:
     write_rows(path, *nlis.datasets.california_housing(standardized=True))
     # Small blocks, so that there is something to schedule; the default would take all rows in one.
     return nlis.open_rows(path, X="X", y="y", block_bytes=300_000)
+
+
+def _leverage(job: nlis.Run, X: Any, y: Any) -> Any:
+    """Leverage of every row by the factor of the job, at the pilot fit."""
+    if job.pilot is None:
+        matrix = nlis.reference_matrix(PROBLEM, X, y)
+    else:
+        matrix = nlis.dual_matrix(PROBLEM, X, y, theta=job.pilot.theta)
+    assert job.factor is not None
+    return nlis.leverage_scores(matrix, job.factor)
 
 
 def _table(title: str, *columns: str, text: int = 1) -> Table:
@@ -86,8 +97,12 @@ def _show_job(console: Console, job: nlis.Run, best: float) -> None:
         ("rows scored", f"{sample.n_rows:,}"),
         ("reads of X", ", ".join(f"{name} {count}" for name, count in job.reads.items())),
         ("rank of the dual matrix", f"{factor.rank} of {len(factor.columns)}" if factor else "-"),
-        ("rows drawn", f"{len(sample):,} distinct of {int(sample.counts.sum()):,} drawn, {sample.n_draws:,} asked for"),
+        (
+            "rows drawn",
+            f"{len(sample):,} distinct, {sample.n_draws:,} asked for, in {len(job.manifest['stages'])} stages",
+        ),
         ("effective size (Kish)", f"{sample.effective_size:,.0f}"),
+        ("certificate", job.certificate.verdict.partition(";")[0] if job.certificate else "-"),
         ("fit passes its checks", "yes" if job.fit.ok else f"no: {'; '.join(job.fit.reasons)}"),
         ("loss over all rows", f"{job.total_loss:,.1f}, {job.total_loss / best - 1:+.1%} against the fit on all rows"),
     )
@@ -97,11 +112,17 @@ def _show_job(console: Console, job: nlis.Run, best: float) -> None:
 
 
 def _show_comparison(
-    console: Console, job: nlis.Run, data: tuple[np.ndarray, np.ndarray], best: float, size: int, seed: int, seeds: int
+    console: Console,
+    leverage: np.ndarray,
+    data: tuple[np.ndarray, np.ndarray],
+    best: float,
+    size: int,
+    seed: int,
+    seeds: int,
 ) -> None:
     X, y = data
     scores = {
-        "nonlinear leverage": job.scores,
+        "nonlinear leverage": leverage,
         "linear leverage of X": nlis.leverage_scores(X, nlis.factorize(X)),
         "uniform": np.ones(len(y)),
     }
@@ -109,13 +130,16 @@ def _show_comparison(
         f"\nLoss above the best, log((L - L*)/L*), {seeds} samples of {size} rows each: lower is better",
         "drawn by", "median", "quartiles", "excess at the median",
     )  # fmt: skip
+    thetas = {
+        "two stages, as above": [nlis.run(PROBLEM, X, y, size=size, seed=seed + k).fit.theta for k in range(seeds)]
+    }
     for name, values in scores.items():
-        thetas = []
-        for k in range(seeds):
-            sample = nlis.draw(values, size, scheme=job.sample.scheme, seed=seed + k)
-            taken_x, taken_y = sample.take(X, y)
-            thetas.append(nlis.refit(PROBLEM, taken_x, taken_y, sample).theta)
-        excess = np.log(nlis.total_loss(PROBLEM, X, y, np.stack(thetas)) / best - 1)
+        samples = [nlis.draw(values, size, scheme="poisson", seed=seed + k) for k in range(seeds)]
+        taken = [(*sample.take(X, y), sample) for sample in samples]
+        thetas[name] = [nlis.refit(PROBLEM, x, labels, sample).theta for x, labels, sample in taken]
+    losses = nlis.total_loss(PROBLEM, X, y, np.concatenate(list(thetas.values())))
+    for name, part in zip(thetas, np.split(losses, len(thetas)), strict=True):
+        excess = np.log(part / best - 1)
         low, middle, high = np.quantile(excess, (0.25, 0.5, 0.75))
         table.add_row(name, f"{middle:.2f}", f"{low:.2f} .. {high:.2f}", f"{np.exp(middle):.1%}")
     console.print(table)

@@ -6,6 +6,7 @@ NumPy formulas.
 
 from dask_nlis.constraints.amplitude_band import AmplitudeBand
 from dask_nlis.constraints.ball import Ball
+from dask_nlis.constraints.bounded import is_bounded
 from dask_nlis.constraints.box import Box
 from dask_nlis.constraints.half_spaces import HalfSpaces
 from dask_nlis.constraints.intersection import Intersection
@@ -20,6 +21,7 @@ __all__ = [
     "HalfSpaces",
     "Intersection",
     "Piecewise",
+    "is_bounded",
     "piece",
     "smallest_step",
 ]

@@ -1,6 +1,6 @@
 """What a sample is worth, what a fit costs on all rows, which rows stand out, how scores drift and compare, and bounds."""
 
-from dask_nlis.diagnostics.certificate import Points, certificate, certified
+from dask_nlis.diagnostics.certificate import Points, certificate, certified, realised_epsilon
 from dask_nlis.diagnostics.certificate_noun import Certificate
 from dask_nlis.diagnostics.compare import compare
 from dask_nlis.diagnostics.comparison import Comparison
@@ -23,6 +23,7 @@ __all__ = [
     "certified",
     "compare",
     "drift",
+    "realised_epsilon",
     "sandwich",
     "summed_losses",
     "suspects",

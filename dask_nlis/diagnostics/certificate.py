@@ -1,6 +1,5 @@
 """What a sample is worth, measured on it: the realised embedding, the interval of the loss, what cannot be drawn."""
 
-import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -114,7 +113,9 @@ def certified(taken: TallMatrix, factor: Factor, sample: Sample, points: Points)
     """Certificate of a sample from the matrix of its rows; reads nothing else."""
     rows = np.concatenate(phase.blocks_of(taken.to_dask_array(), "nlis-certificate"))
     epsilon = realised_epsilon(rows, sample.weights, factor)
-    size = sample_size(factor.rank, epsilon, _FAILURE, rank=factor.rank, guarantee="embedding").size if 0 < epsilon < 1 else math.inf  # fmt: skip
+    size = None
+    if 0 < epsilon < 1:
+        size = sample_size(factor.rank, epsilon, _FAILURE, rank=factor.rank, guarantee="embedding").size
     losses = [_losses(taken, theta) for theta in points.known]
     last = losses[-1] if losses else None
     sums = [float(sample.weights @ each) for each in losses]

@@ -1,9 +1,9 @@
 """The noun Certificate: what was measured of a sample, and one line of words for it."""
 
-import math
+from collections.abc import Mapping
 from typing import Any
 
-from dask_nlis.nouns import noun
+from dask_nlis.nouns import from_dict, noun, to_dict
 
 
 @noun
@@ -21,9 +21,9 @@ class Certificate:
         Distinct rows in the sample.
     n_rows : int
         Rows it was drawn from.
-    theorem_size : float
-        Draws that `sample_size` asks for, for this epsilon at a failure of 0.05 with exact leverage; inf where epsilon
-        is 1 or more.
+    theorem_size : float or None
+        Draws that `sample_size` asks for, for this epsilon at a failure of 0.05 with exact leverage; None where epsilon
+        is 1 or more, or 0.
     effective_size : float
         Kish's, a pessimistic diagnostic.
     largest_weight : float
@@ -60,7 +60,7 @@ class Certificate:
     rank: int
     n_sample: int
     n_rows: int
-    theorem_size: float
+    theorem_size: float | None
     effective_size: float
     largest_weight: float
     loss: float | None
@@ -87,10 +87,10 @@ class Certificate:
         elif not self.is_embedding:
             said = f"not an embedding (epsilon {self.epsilon:.3g}): some direction is lost or counted twice; draw more"
         else:
-            asked = f"{self.theorem_size:,.0f}" if math.isfinite(self.theorem_size) else "no finite number of"
+            asked = "" if self.theorem_size is None else f" (a theorem would ask for {self.theorem_size:,.0f} draws)"
             said = (
                 f"quadratic forms of all {self.rank} directions are kept within {self.epsilon:.0%} by {self.n_sample:,} of "
-                f"{self.n_rows:,} rows (a theorem would ask for {asked} draws)"
+                f"{self.n_rows:,} rows{asked}"
             )
         if self.loss is not None and self.loss_low is not None and self.loss_high is not None:
             said += f"; loss {self.loss:.5g}, 95 % from {self.loss_low:.5g} to {self.loss_high:.5g}"
@@ -101,6 +101,16 @@ class Certificate:
         if self.unreachable_rows:
             said += f"; {self.unreachable_rows:,} rows with loss {self.unreachable_loss:.3g} can never be drawn"
         return said
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the certificate as JSON values."""
+        return to_dict(self)
+
+    @staticmethod
+    def from_dict(found: Mapping[str, Any]) -> "Certificate":
+        """Rebuild a certificate from `to_dict`."""
+        certificate: Certificate = from_dict(found, {"Certificate": Certificate})
+        return certificate
 
     def __str__(self) -> str:
         return self.verdict

@@ -7,6 +7,7 @@ import dask.array as da
 import numpy as np
 
 from dask_nlis.blocks import row_chunks
+from dask_nlis.diagnostics import Certificate
 from dask_nlis.errors import InputError, NlisError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import default_names, name_columns, open_stored
@@ -60,7 +61,9 @@ def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
     sample_x, sample_y = (np.asarray(stored_array(group, f"data/{name}")[...]) for name in ("X", "y"))
     weight = np.asarray(stored_array(group, "data/sample_weight")[...]) if "data/sample_weight" in group else None
     fit = Fit.from_dict(read_noun(group, "fit"))
-    known: dict[str, Any] = {name: read_noun(group, name) if name in group else None for name in ("factor", "pilot")}
+    known: dict[str, Any] = {
+        name: read_noun(group, name) if name in group else None for name in ("factor", "pilot", "certificate")
+    }
     return Run(
         problem=fit.problem,
         factor=None if known["factor"] is None else Factor.from_dict(known["factor"]),
@@ -71,6 +74,7 @@ def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
         sample_weight=weight,
         fit=fit,
         pilot=None if known["pilot"] is None else Fit.from_dict(known["pilot"]),
+        certificate=None if known["certificate"] is None else Certificate.from_dict(known["certificate"]),
         total_loss=float(manifest["total_loss"]),
         manifest=manifest,
         path=path,

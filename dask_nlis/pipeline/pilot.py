@@ -1,15 +1,13 @@
 """A rough fit from scores that need no theta."""
 
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from dask_nlis.errors import InputTypeError
 from dask_nlis.factor import factorize
 from dask_nlis.matrix import TallMatrix, reference_matrix
+from dask_nlis.pipeline.drawn import fit_drawn, take_drawn
 from dask_nlis.problem import Problem
-from dask_nlis.refit import Fit, fit_rows
-from dask_nlis.sample import Sample
+from dask_nlis.refit import Fit
 from dask_nlis.sampling import check_draw, draw
 from dask_nlis.scores import lazy_leverage
 
@@ -88,24 +86,3 @@ def rough_fit(
     sample = draw(lazy_leverage(matrix, factor), size, scheme=scheme, seed=seed)
     taken = take_drawn(sample, X, y, sample_weight)
     return fit_drawn(matrix.problem, sample, taken, matrix.source.names), factor.reads + 1
-
-
-class Drawn(NamedTuple):
-    """The drawn rows in memory, float64."""
-
-    X: np.ndarray  # (m, d)
-    y: np.ndarray  # (m,)
-    weight: np.ndarray | None  # (m,), row weights of the data
-
-
-def take_drawn(sample: Sample, X: Any, y: Any, sample_weight: Any) -> Drawn:
-    """Take the rows of a sample, with their labels and row weights; reads the blocks that hold them."""
-    x, *columns = sample.take(X, y, *(() if sample_weight is None else (sample_weight,)))
-    labels, *weight = (np.asarray(column, dtype=np.float64).reshape(-1) for column in columns)
-    return Drawn(np.asarray(x, dtype=np.float64), labels, weight[0] if weight else None)
-
-
-def fit_drawn(problem: Problem, sample: Sample, taken: Drawn, names: tuple[str, ...], start: Any = None) -> Fit:
-    """Fit the rows of a sample, its weights times those of the data."""
-    weights = sample.weights if taken.weight is None else sample.weights * taken.weight
-    return fit_rows(problem, taken.X, taken.y, weights, names, sample=sample, start=start)

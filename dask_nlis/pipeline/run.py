@@ -1,34 +1,36 @@
-"""One job from data to fit: pilot -> dual matrix -> factor -> scores -> draw -> take -> refit -> total loss."""
+"""One job from data to fit: stages of scores and draws -> refit -> total loss and certificate."""
 
-import math
 import os
 import platform
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from dask_nlis import phase
-from dask_nlis.blocks import starts
-from dask_nlis.diagnostics import summed_losses
-from dask_nlis.errors import InputError, InputTypeError, NlisError
-from dask_nlis.factor import Factor, factorize
-from dask_nlis.intake import ScoreRecord, create_scores, give_back, regular, score_record, write_scores
-from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
-from dask_nlis.pipeline.opening import named_scores, stored_scores
-from dask_nlis.pipeline.pilot import fit_drawn, rough_fit, take_drawn
+from dask_nlis.diagnostics import Points, certified, realised_epsilon, summed_losses
+from dask_nlis.errors import InputError, InputTypeError, NlisWarning
+from dask_nlis.intake import take_in
+from dask_nlis.kernels.numbers import is_number, is_whole
+from dask_nlis.matrix import TallMatrix, reference_matrix
+from dask_nlis.pipeline.drawn import Drawn, fit_drawn, take_drawn
+from dask_nlis.pipeline.once import scored_once
 from dask_nlis.pipeline.run_noun import Run
-from dask_nlis.problem import Problem
-from dask_nlis.refit import Fit
-from dask_nlis.sampling import check_draw, draw_stage
-from dask_nlis.scores import lazy_leverage, lazy_norms
-from dask_nlis.store import FORMAT, Group, check_free, create, finish, write_array, write_noun, write_records
+from dask_nlis.pipeline.shelf import Shelf
+from dask_nlis.pipeline.stages import SMALL, Design, Staged, last_stage, least_rows, stages, united
+from dask_nlis.problem import Problem, check_theta, set_for
+from dask_nlis.sample import Sample
+from dask_nlis.sampling import check_draw
+from dask_nlis.scores import checked_shares
+from dask_nlis.store import FORMAT, check_free
 
-SCORES = ("leverage", "norm")
+SCORES = ("two-stage", "leverage", "norm", "influence")
+
+#: Rows a parameter at which size="auto" starts.
+_AUTO_START = 20
 
 
 def run(
@@ -36,27 +38,35 @@ def run(
     X: Any,
     y: Any,
     *,
-    size: int | float,
+    size: int | float | str,
+    epsilon: float | None = None,
     seed: int | None = None,
     store: str | os.PathLike[str] | None = None,
     theta: Any = None,
-    scores: str = "leverage",
+    scores: str = "two-stage",
     scheme: str = "poisson",
+    shares: Sequence[float] | None = None,
+    rounds: int = 2,
     pilot_size: int | float | None = None,
     sample_weight: Any = None,
     missing: str = "raise",
     device: str | None = None,
     block_bytes: int | None = None,
 ) -> Run:
-    """Score, draw and refit in one job: X (n, d), y (n,) -> Run. Computes.
+    """Score, draw, refit and certify in one job: X (n, d), y (n,) -> Run. Computes.
 
-    Reads X 5 times: 2 for the pilot, 2 for factor and scores, 1 for the total loss (3 in all when theta is
-    given; 1 less for norm scores), plus the blocks of the drawn rows; each factor 1 more at a condition above 100 or for
-    dependent columns, 2 more above 1e7.
-    `Run.reads` says how many there were. Scores go to the store block by block.
+    Two stages by default, which need no theta: a quarter of the rows by leverage of the reference matrix; a fit to them;
+    the rest by a mixture of leverage, influence and a constant at that fit; a refit on both. Reads X 5 times: factor and
+    scores of each stage, and the total loss of the fit; besides the blocks of the drawn rows. Each factor takes 1 more at
+    a condition above 100 or for dependent columns, 2 more above 1e7; `Run.reads` says how many there were. Scores of the
+    last stage go to the store block by block.
 
-    The pilot is stage 0 of the seed and the sample stage 1, so that the two are independent; with `theta` given
-    the sample is that of `draw(scores, size, scheme=scheme, seed=seed)`.
+    Poisson stages are joined as one union design: a row drawn in either stage counts once, with weight
+    1 / (1 - (1 - pi_1)(1 - pi_2)), and `size` is the expected number of distinct rows. Other schemes are pooled by the
+    balance heuristic, where a row drawn twice counts twice. Where a quarter of the rows is too few for a fit (five rows a
+    parameter; two more rows than parameters in a bounded set) the first stage takes so many, up to half of all;
+    beyond that, or where its fit is not ok, all rows are drawn in one stage by reference leverage, and
+    `Run.why_one_stage` says so.
 
     Parameters
     ----------
@@ -66,21 +76,33 @@ def run(
         NumPy, Dask, Zarr, pandas or xarray.
     y : array_like of shape (n,)
         Labels.
-    size : int or float
-        Rows to draw: expected number (poisson), number (systematic) or draws (multinomial, stratified); a float in
-        (0, 1] is a share of the rows.
+    size : int or float or "auto"
+        Rows to draw, of all stages: expected number (poisson), number (systematic) or draws (multinomial, stratified); a
+        float in (0, 1] is a share of the rows. "auto" doubles the last stage, which needs no further read of all rows,
+        until the certificate's epsilon is at most `epsilon` or half of the rows are drawn; it starts at 20 p.
+    epsilon : float, optional
+        What size="auto" is to reach, above 0, such as 0.3.
     seed : int, optional
-        Seed of the draws; None draws one and records it.
+        Seed of the draws; None draws one and records it. Stage k of the job is stage k of the seed.
     store : path, optional
         New folder for the run store; None keeps the run in memory.
     theta : array_like of shape (p,), optional
-        Where to score; a pilot fit by reference leverage finds one by default.
-    scores : {"leverage", "norm"}
-        Leverage or squared row norms of the dual matrix.
+        Where to score, in one stage by leverage there, if `scores` names no others; the sample is then that of
+        `draw(scores, size, scheme=scheme, seed=seed)`.
+    scores : {"two-stage", "leverage", "norm", "influence"}
+        "two-stage" as above. The others score once, at theta or at a pilot fit whose rows are drawn besides and only serve
+        to find theta: leverage or squared row norms of the dual matrix, or influence.
     scheme : {"poisson", "multinomial", "stratified", "systematic"}
         As in `draw`.
+    shares : three floats, optional
+        Shares of leverage, influence and a constant in the scores of later stages, with sum 1: (0.45, 0.45, 0.1) by
+        default below ten rows a parameter and for size="auto", (0, 0.9, 0.1) above. Losses without curvature have no
+        influence; leverage has its share.
+    rounds : int, default 2
+        Stages, of two-stage scores: 1 draws by reference leverage alone; more refit and rescore again, which takes 2 reads each.
     pilot_size : int or float, optional
-        Rows of the pilot, drawn besides `size`; the larger of size / 4 and 5 p by default.
+        Rows of the first stage, part of `size` for two-stage scores and besides it for the others, where the larger of
+        size / 4 and 5 p is the default.
     sample_weight : array_like of shape (n,), optional
         Row weights v >= 0: a row counts sqrt(v) times in the matrices and v times in the losses; 0 is never drawn.
     missing : {"raise", "drop"}
@@ -103,14 +125,19 @@ def run(
     NonFiniteError
         If a cell is not finite, naming row and column.
 
+    Warns
+    -----
+    NlisWarning
+        If size="auto" ends at half of the rows without reaching epsilon.
+
     Examples
     --------
     >>> import dask_nlis as nlis
     >>> X, y = nlis.datasets.california_housing(standardized=True)
     >>> problem = nlis.Problem(nlis.SingleIndex(nlis.Swish(1, 2)), constraint=nlis.Ball(10.0))
     >>> job = nlis.run(problem, X, y, size=500, seed=0)
-    >>> job.fit.ok, job.factor.rank, sum(job.reads.values())
-    (True, 10, 5)
+    >>> job.fit.ok, job.factor.rank, sum(job.reads.values()), job.certificate.is_embedding
+    (True, 10, 5, True)
     """
     options: dict[str, Any] = {"missing": missing, "device": device, "block_bytes": block_bytes}
     options["sample_weight"] = sample_weight
@@ -119,94 +146,145 @@ def run(
     if y is None:
         raise InputTypeError("y is None, but a fit needs labels; give an array of shape (n,)")
     reference = reference_matrix(problem, X, y, **options)
-    n, names = reference.source.n_rows, reference.source.names
-    p = problem.model.n_parameters(reference.source.n_columns)
-    if problem.constraint is not None:
-        problem.constraint.check(p)
-    size, seed = check_draw(size, scheme, n, seed)
-    rough_size = (
-        min(n, max(size // 4, 5 * p))
-        if pilot_size is None
-        else check_draw(pilot_size, scheme, n, seed, "pilot_size")[0]
-    )
+    n, d = reference.source.n_rows, reference.source.n_columns
+    set_for(problem, d)
+    one = None if theta is None else check_theta(problem, theta, d, reference.source.names)
+    if one is not None and scores == "two-stage":
+        scores = "leverage"
+    target = _target(size, epsilon, scores)
+    n_draws, seed = check_draw(_first_size(problem, n, d) if target is not None else size, scheme, n, seed)
+    first = None if pilot_size is None else check_draw(pilot_size, scheme, n, seed, "pilot_size")[0]
+    mixed = None if shares is None else checked_shares(shares, 3)
+    if shares is not None and scores != "two-stage":
+        raise InputError(f"shares are of two-stage scores, but scores={scores!r}; leave shares out")
+    if not is_whole(rounds) or rounds < 1:
+        raise InputError(f"rounds={rounds!r} is not allowed; give a positive integer")
+    if scores == "two-stage" and first is not None and first >= n_draws:
+        raise InputError(f"pilot_size={first:,} leaves nothing of size={n_draws:,}; give a smaller one")
+    if scores != "two-stage" and first is None:
+        first = min(n, max(n_draws // 4, 5 * problem.model.n_parameters(d)))
+    if target is not None and mixed is None:
+        mixed = SMALL
     path = None if store is None else check_free(store)
     if path is not None:
         problem.to_dict()  # raises for users' functions, which could not be stored at the end
 
-    reads: dict[str, int] = {}
-    first: Fit | None = None
-    if theta is None:
-        first, used = rough_fit(reference, X, y, sample_weight, rough_size, scheme=scheme, seed=seed)
-        theta, reads["pilot"] = first.theta, used
-    matrix = dual_matrix(problem, X, y, theta=theta, **options)
-    factor: Factor | None = None
-    if scores == "leverage":
-        factor = factorize(matrix)
-        reads["factor"] = factor.reads
-    manifest = _manifest(matrix, size, seed, scheme, scores, None if first is None else rough_size)
-    group = None if path is None else create(path, manifest)
-    lazy = lazy_norms(matrix) if factor is None else lazy_leverage(matrix, factor)
-    values, records = _score(lazy, matrix, group)
-    values = named_scores(values, names)
-    reads["scores"] = 1
-    if factor is not None:
-        _check_total(records, factor)
-    # The pilot was stage 0 of the same seed, so that its rows and these are drawn independently.
-    sample = draw_stage(values, size, scheme, seed, stage=0 if first is None else 1)
-    if not len(sample):
-        raise InputError(f"size={size} gave an empty sample at seed={seed}; give a larger size")
-    taken = take_drawn(sample, X, y, sample_weight)
-    fit = fit_drawn(problem, sample, taken, names, start=matrix.theta)
-    (loss,), n_dropped = summed_losses(matrix, problem, fit.theta[None])
-    reads["total loss"] = 1
+    design = Design(n_draws, scheme, seed, mixed, int(rounds), first)
+    manifest = _manifest(reference, design, scores, one, target)
+    shelf = Shelf(path, manifest)
+    with ExitStack() as scratch:
+        if scores == "two-stage":
+            staged = stages(reference, design, X, y, options, shelf, scratch)
+        else:
+            staged = scored_once(reference, design, X, y, options, scores, one, shelf)
+        sample, taken = _grown(staged, design, X, y, sample_weight, target)
+    fit = fit_drawn(problem, sample, taken, reference.source.names, start=staged.matrix.theta)
+    (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None])
+    reads = staged.reads | {"total loss": 1}
+    found = None
+    if staged.factor is not None:
+        found = certified(_of_taken(staged.matrix, taken), staged.factor, sample, Points(None, fit.theta))
     manifest |= {"state": "complete", "reads": reads, "n_dropped": n_dropped, "total_loss": float(loss)}
-    manifest |= {"finished": _now()}
+    manifest |= {
+        "size": sample.n_draws,
+        "theta": _listed(staged.matrix.theta),
+        "shares": staged.shares and list(staged.shares),
+    }
+    manifest |= {"pilot_size": _pilot_size(staged, design), "stages": _sizes(staged, sample)}
+    manifest |= {"why_one_stage": staged.why, "finished": _now()}
     done = Run(
         problem=problem,
-        factor=factor,
-        scores=values if path is not None else give_back(matrix.source.container, values, scores, "nlis-score"),
+        factor=staged.factor,
+        scores=shelf.shown(staged.scores, staged.matrix, scores),
         sample=sample,
         sample_X=taken.X,
         sample_y=taken.y,
         sample_weight=taken.weight,
         fit=fit,
-        pilot=first,
+        pilot=staged.pilot,
+        certificate=found,
         total_loss=float(loss),
         manifest=manifest,
         path=None if path is None else os.fspath(path),
     )
-    if group is not None and path is not None:
-        _write(group, path, done, records)
+    shelf.finish(done)
     return done
 
 
-def _score(lazy: da.Array, matrix: TallMatrix, group: Group | None) -> tuple[da.Array, Sequence[ScoreRecord]]:
-    """Compute the scores once: block by block into the store, or held in memory; with one record a block."""
-    source = matrix.source
-    if group is None:
-        held = phase.held(lazy, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
-        first = starts(held.chunks[0])
-        tasks = {k: (int(first[k]),) for k in range(held.numblocks[0])}
-        return held, phase.on_blocks(held, "nlis-score", score_record, tasks)
-    lazy = regular(lazy)
-    target = create_scores(group.store, "scores", lazy.chunks[0])
-    written = write_scores(lazy, target, "nlis-score")
-    records = phase.blocks_of(written, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
-    return stored_scores(group), [block[0] for block in records]
+def _grown(
+    staged: Staged, design: Design, X: Any, y: Any, sample_weight: Any, target: float | None
+) -> tuple[Sample, Drawn]:
+    """Draw the last stage and take the rows of all; with a target, twice as many until the certificate reaches it."""
+    size, most = design.size, staged.matrix.shape[0] // 2
+    while True:
+        sample = united(staged, last_stage(staged, size, design))
+        if not len(sample):
+            raise InputError(f"size={size} gave an empty sample at seed={design.seed}; give a larger size")
+        taken = take_drawn(sample, X, y, sample_weight)
+        if target is None or staged.factor is None:
+            return sample, taken
+        rows = np.concatenate(phase.blocks_of(_of_taken(staged.matrix, taken).to_dask_array(), "nlis-certificate"))
+        reached = realised_epsilon(rows, sample.weights, staged.factor)
+        if reached <= target:
+            return sample, taken
+        if size >= most:
+            phase.warn(
+                f"size='auto' ends at {size:,} rows, half of all, with epsilon {reached:.3g} above {target:g}",
+                NlisWarning,
+            )
+            return sample, taken
+        size = min(2 * size, most)
 
 
-def _check_total(records: Sequence[ScoreRecord], factor: Factor) -> None:
-    """Leverage sums to the rank; anything else means that the data changed between the reads."""
-    total = math.fsum(record.total for record in records)
-    tolerance = max(1e-6, 100 * factor.condition * np.finfo(np.float64).eps)
-    if abs(total - factor.rank) > tolerance * factor.rank:
-        raise NlisError(
-            f"leverage sums to {total:.9g} where the rank is {factor.rank}: X or y changed between the reads; run again"
+def _of_taken(matrix: TallMatrix, taken: Drawn) -> TallMatrix:
+    """The matrix of the taken rows."""
+    return TallMatrix(take_in(taken.X, taken.y, taken.weight), matrix.rule, matrix.missing, matrix.device)
+
+
+def _sizes(staged: Staged, sample: Sample) -> list[int]:
+    """Rows that each stage was to bring."""
+    earlier = [each.sample.n_draws for each in staged.earlier]
+    return [*earlier, sample.n_draws - sum(earlier)]
+
+
+def _pilot_size(staged: Staged, design: Design) -> int | None:
+    """Rows of the pilot: those of the first stage, or rows drawn besides."""
+    if staged.pilot is None:
+        return None
+    return staged.earlier[0].sample.n_draws if staged.earlier else design.first
+
+
+def _target(size: Any, epsilon: Any, scores: str) -> float | None:
+    """The epsilon that size="auto" is to reach; None for a size that is given."""
+    if not isinstance(size, str) or size != "auto":
+        if epsilon is not None:
+            raise InputError(f"epsilon={epsilon!r} is for size='auto', but size={size!r} is given; leave one out")
+        return None
+    if epsilon is None:
+        raise InputTypeError("epsilon is None, but size='auto' needs one to reach; give a number such as 0.3")
+    if not is_number(epsilon):
+        raise InputTypeError(f"epsilon={epsilon!r} is {type(epsilon).__name__}; give a positive number such as 0.3")
+    if not 0 < epsilon < np.inf:
+        raise InputError(f"epsilon={epsilon!r} is not allowed; give a positive number such as 0.3")
+    if scores == "norm":
+        raise InputError(
+            "size='auto' needs a certificate, which norm scores have none of; give other scores, or a size"
         )
+    return float(epsilon)
+
+
+def _first_size(problem: Problem, n: int, d: int) -> int:
+    """Where size="auto" starts: room for a pilot four times over, and no more than it may end at."""
+    p = problem.model.n_parameters(d)
+    return max(1, min(n // 2, max(_AUTO_START * p, 4 * least_rows(problem, d))))
+
+
+def _listed(theta: np.ndarray | None) -> list[float] | None:
+    return None if theta is None else [float(v) for v in theta]
 
 
 def _manifest(
-    matrix: TallMatrix, size: int, seed: int, scheme: str, scores: str, pilot_size: int | None
+    matrix: TallMatrix, design: Design, scores: str, theta: np.ndarray | None, epsilon: float | None
 ) -> dict[str, Any]:
     source = matrix.source
     return {
@@ -222,12 +300,13 @@ def _manifest(
             "n_blocks": len(source.chunks),
         },
         "problem": repr(matrix.problem),
-        "theta": None if matrix.theta is None else [float(v) for v in matrix.theta],
-        "size": size,
-        "seed": seed,
-        "scheme": scheme,
+        "theta": _listed(theta),
+        "size": design.size,
+        "epsilon": epsilon,
+        "seed": design.seed,
+        "scheme": design.scheme,
         "scores": scores,
-        "pilot_size": pilot_size,
+        "rounds": design.rounds,
         "missing": matrix.missing,
         "device": matrix.device,
         "versions": {name: version(name) for name in ("dask-nlis", "dask", "distributed", "numpy", "scipy", "zarr")}
@@ -238,16 +317,3 @@ def _manifest(
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _write(group: Group, path: Path, done: Run, records: Sequence[ScoreRecord]) -> None:
-    for name, part in (("factor", done.factor), ("sample", done.sample), ("fit", done.fit), ("pilot", done.pilot)):
-        if part is not None:
-            write_noun(group, name, part.to_dict())
-    data = group.create_group("data")
-    write_array(data, "X", done.sample_X)
-    write_array(data, "y", done.sample_y)
-    if done.sample_weight is not None:
-        write_array(data, "sample_weight", done.sample_weight)
-    write_records(group, records)
-    finish(group, path, done.manifest, records)

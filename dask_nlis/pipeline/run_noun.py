@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_nlis.diagnostics import Certificate
 from dask_nlis.factor import Factor
 from dask_nlis.nouns import noun
 from dask_nlis.problem import Problem
@@ -21,9 +22,10 @@ class Run:
     problem : Problem
         What was fitted.
     factor : Factor or None
-        Factor of the dual matrix; None for norm scores.
+        Factor of the dual matrix at the pilot fit, or of the reference matrix where there is one stage by its leverage;
+        None for norm scores.
     scores : array of shape (n,)
-        One score a row: lazy from the store, or held in memory without one.
+        One score a row, those of the last stage: lazy from the store, or held in memory without one.
     sample : Sample
         The drawn rows and their weights.
     sample_X, sample_y : ndarray
@@ -33,7 +35,9 @@ class Run:
     fit : Fit
         The weighted, constrained fit.
     pilot : Fit or None
-        The rough fit at which the rows were scored; None when theta was given.
+        The fit to the first stage, or to rows drawn besides, at which the rows were scored; None when theta was given.
+    certificate : Certificate or None
+        What the sample is worth, measured on it; None for norm scores, which have no factor.
     total_loss : float
         Loss of the fit over all rows.
     manifest : dict
@@ -59,6 +63,7 @@ class Run:
     sample_weight: np.ndarray | None
     fit: Fit
     pilot: Fit | None
+    certificate: Certificate | None
     total_loss: float
     manifest: Mapping[str, Any]
     path: str | None
@@ -67,6 +72,11 @@ class Run:
     def reads(self) -> dict[str, int]:
         """Full reads of X by phase; the blocks of drawn rows come on top."""
         return dict(self.manifest["reads"])
+
+    @property
+    def why_one_stage(self) -> str:
+        """Why the rows were drawn in one stage where two were asked for; empty otherwise."""
+        return str(self.manifest["why_one_stage"])
 
     @property
     def n_dropped(self) -> int:
@@ -82,6 +92,8 @@ class Run:
             "rank": None if self.factor is None else self.factor.rank,
             "ok": self.fit.ok,
             "total_loss": self.total_loss,
+            **({} if self.certificate is None else {"epsilon": self.certificate.epsilon}),
+            **({"why_one_stage": self.why_one_stage} if self.why_one_stage else {}),
             "reads": sum(self.reads.values()),
             "path": self.path,
         }

@@ -45,7 +45,7 @@ def _beside(held: da.Array, earlier: Sequence[Stage]) -> da.Array:
     return da.map_blocks(
         _block_beside,
         held,
-        *(each.scores for each in earlier),
+        *(each.scores.rechunk(held.chunks, method="tasks") for each in earlier),
         scales=scales,
         dtype=BESIDE,
         meta=np.empty(0, dtype=BESIDE),

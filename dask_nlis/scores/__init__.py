@@ -1,6 +1,6 @@
 """Pass 2: a tall matrix (and its factor) -> one score a row, one fused task a block."""
 
-from dask_nlis.scores.blend import Share, blend, lazy_mixture
+from dask_nlis.scores.blend import Share, blend, checked_shares, lazy_mixture
 from dask_nlis.scores.cross import cross_leverage_scores
 from dask_nlis.scores.deletion import lazy_deletion
 from dask_nlis.scores.influence import gradient_lengths, influence_scores, lazy_influence
@@ -13,6 +13,7 @@ __all__ = [
     "blend",
     "check_factor",
     "check_has_loss",
+    "checked_shares",
     "cross_leverage_scores",
     "gradient_lengths",
     "influence_scores",

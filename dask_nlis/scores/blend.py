@@ -63,9 +63,7 @@ def blend(scores: Sequence[Any], shares: Sequence[float], *, totals: Sequence[fl
     """
     opened = _opened(scores)
     k = len(opened)
-    mixed = _numbers("shares", shares, k)
-    if abs(sum(mixed) - 1) > _ROUNDING:
-        raise InputError(f"shares sum to {sum(mixed):.9g}; give {k} shares that sum to 1")
+    mixed = checked_shares(shares, k)
     arrays = [each.array.astype(np.float64) for each in opened]
     if totals is None:
         arrays = [phase.held(array, "nlis-score", n_rows=array.shape[0]) for array in arrays]
@@ -78,6 +76,14 @@ def blend(scores: Sequence[Any], shares: Sequence[float], *, totals: Sequence[fl
     lazy = da.map_blocks(_mixed, *arrays, factors=factors, dtype=np.float64, meta=np.empty(0), token="nlis-score")
     names = next((found for each in opened if (found := column_names(each.array)) is not None), None)
     return give_back(opened[0].container, lazy if names is None else name_columns(lazy, names), "blend", "nlis-score")
+
+
+def checked_shares(shares: Any, k: int) -> tuple[float, ...]:
+    """Return k shares >= 0 that sum to 1, or raise."""
+    mixed = _numbers("shares", shares, k)
+    if abs(sum(mixed) - 1) > _ROUNDING:
+        raise InputError(f"shares sum to {sum(mixed):.9g}; give {k} shares that sum to 1")
+    return tuple(mixed)
 
 
 def _opened(scores: Sequence[Any]) -> list[Opened]:
@@ -142,15 +148,20 @@ class Share(NamedTuple):
     uniform: float
 
 
-def lazy_mixture(dual: TallMatrix, tangent: TallMatrix, factors: tuple[Factor, Factor], share: Share) -> da.Array:
-    """Leverage, influence and a constant for rows that count, mixed in one task a block: lazy (n,). One read of X."""
+def lazy_mixture(
+    dual: TallMatrix, tangent: TallMatrix | None, factors: tuple[Factor, Factor], share: Share
+) -> da.Array:
+    """Leverage, influence and a constant for rows that count, mixed in one task a block: lazy (n,). One read of X.
+
+    No tangent matrix is needed where influence has no share.
+    """
     lazy = map_blocks(
         dual,
         mixture_block,
         "nlis-score",
         meta=np.empty((0, 0)),
         job=dual.job,
-        tangent=tangent.job.rule,
+        tangent=None if tangent is None else tangent.rule,
         whiteners=[shared_whitener(factor) for factor in factors],
         share=share,
     )
@@ -164,7 +175,7 @@ def mixture_block(
     start: int,
     *,
     job: Job,
-    tangent: Tangent,
+    tangent: Tangent | None,
     whiteners: list[tuple[np.ndarray, np.ndarray | None]],
     share: Share,
 ) -> np.ndarray:
@@ -181,7 +192,7 @@ def mixture_block(
             if share.leverage:
                 rows, finding = matrix_rows(leaf, job)
                 out[leaf.place] += share.leverage * np.minimum(device.fetch(leverage(rows, *dual)), 1.0)
-            if share.influence:
+            if share.influence and tangent is not None:
                 out[leaf.place] += share.influence * device.fetch(
                     gradient_lengths(gradient_rows(leaf, tangent), *other)
                 )

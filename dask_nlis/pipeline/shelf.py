@@ -1,0 +1,81 @@
+"""Where the scores of a job are kept: in the run store, block by block, or in memory."""
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from dask_nlis import phase
+from dask_nlis.blocks import starts
+from dask_nlis.errors import NlisError
+from dask_nlis.factor import Factor
+from dask_nlis.intake import ScoreRecord, create_scores, give_back, regular, score_record, write_scores
+from dask_nlis.matrix import TallMatrix
+from dask_nlis.pipeline.opening import named_scores, stored_scores
+from dask_nlis.pipeline.run_noun import Run
+from dask_nlis.store import Group, create, finish, write_array, write_noun, write_records
+
+
+class Shelf:
+    """The scores of one job; with a path, its store too, which is made when there is something to write."""
+
+    def __init__(self, path: Path | None, manifest: Mapping[str, Any]) -> None:
+        self.path, self.manifest = path, manifest
+        self.group: Group | None = None
+        self.records: list[ScoreRecord] = []
+
+    def keep(self, lazy: da.Array, matrix: TallMatrix) -> da.Array:
+        """Compute the scores once: block by block into the store, or held in memory; with one record a block."""
+        source = matrix.source
+        if self.path is None:
+            held = phase.held(lazy, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
+            self.records = records_of(held)
+            return named_scores(held, source.names)
+        self.group = create(self.path, self.manifest)
+        lazy = regular(lazy)
+        target = create_scores(self.group.store, "scores", lazy.chunks[0])
+        written = write_scores(lazy, target, "nlis-score")
+        blocks = phase.blocks_of(written, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
+        self.records = [block[0] for block in blocks]
+        return named_scores(stored_scores(self.group), source.names)
+
+    def shown(self, scores: da.Array, matrix: TallMatrix, name: str) -> Any:
+        """The scores for the user: lazy from the store, else in the container that X came in."""
+        return scores if self.path is not None else give_back(matrix.source.container, scores, name, "nlis-score")
+
+    def finish(self, done: Run) -> None:
+        """Write the nouns and the drawn rows, and the marker last; nothing without a path."""
+        if self.group is None or self.path is None:
+            return
+        for name in ("factor", "sample", "fit", "pilot", "certificate"):
+            part = getattr(done, name)
+            if part is not None:
+                write_noun(self.group, name, part.to_dict())
+        data = self.group.create_group("data")
+        write_array(data, "X", done.sample_X)
+        write_array(data, "y", done.sample_y)
+        if done.sample_weight is not None:
+            write_array(data, "sample_weight", done.sample_weight)
+        write_records(self.group, self.records)
+        finish(self.group, Path(os.fspath(self.path)), done.manifest, self.records)
+
+
+def records_of(held: da.Array) -> list[ScoreRecord]:
+    """Records of held scores, one a block."""
+    first = starts(held.chunks[0])
+    tasks = {k: (int(first[k]),) for k in range(held.numblocks[0])}
+    return phase.on_blocks(held, "nlis-score", score_record, tasks)
+
+
+def check_total(records: list[ScoreRecord], factor: Factor) -> None:
+    """Leverage sums to the rank; anything else means that the data changed between the reads."""
+    total = math.fsum(record.total for record in records)
+    tolerance = max(1e-6, 100 * factor.condition * np.finfo(np.float64).eps)
+    if abs(total - factor.rank) > tolerance * factor.rank:
+        raise NlisError(
+            f"leverage sums to {total:.9g} where the rank is {factor.rank}: X or y changed between the reads; run again"
+        )
