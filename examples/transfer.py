@@ -11,12 +11,13 @@ and its loss on further target rows compared with the best fit to these. Three r
 is in the source in the first two, and none in the third:
 
 \b
-clear diamonds    clarity IF or VVS1; cut, colour and clarity as indicator columns, so that other clarities lie outside
-rich districts    California, median income above 50,000 dollars
-northern districts    California, north of 38 degrees
+clear diamonds       clarity IF or VVS1; cut, colour and clarity are indicator columns: other clarities lie outside
+rich districts       California, median income above 50,000 dollars
+northern districts   California, north of 38 degrees
 
-Where indicator columns draw a border, `factor.outside` finds it without being told; where they do not, no score finds
-the rows of the target, and where the source has none of them no choice of rows makes up for it.
+Where indicator columns draw a border, `factor.outside` finds it without being told. Where nothing does, many rows are
+alike and few of them of the target, and where the source has none of these no choice of rows makes up for it.
+
 "Alike" are source rows that lie inside (a share outside below 1e-8) and whose cross leverage is no larger than that of 99 %
 of the known target rows. An oracle has labels of target rows. In every seed the rows are split and drawn anew. Columns of
 California housing that are skewed enter as logarithms. Needs matplotlib and pandas (the extras `plot` and `dataframe`).
