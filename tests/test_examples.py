@@ -125,3 +125,24 @@ def test_the_paper_s_figure_is_drawn_and_its_medians_are_printed(tmp_path):
     assert pixels.shape == (960, 1200, 4)
     assert len(np.unique(pixels.reshape(-1, 4), axis=0)) > 100  # five colours and their bands
     assert [word for word in ran.stdout.split() if word in figure.SCORES] == list(figure.SCORES)
+
+
+@pytest.mark.adapters
+@pytest.mark.parametrize(
+    ("name", "data", "shape"),
+    [("active_learning", "diamonds", (600, 768, 4)), ("transfer", "rich districts", (624, 768, 4))],
+)
+def test_active_learning_and_transfer_print_a_table_and_draw_a_picture(name, data, shape, tmp_path):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    pytest.importorskip("pandas")
+    arguments = ["--seeds", "2", "--data", data, "--folder", str(tmp_path)]
+    ran = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py", *arguments], capture_output=True, text=True, check=True
+    )
+    assert not ran.stderr
+    assert f"{data}: excess loss" in ran.stdout
+    assert re.search(r"\(log [+-]\d+\.\d\d, s\.e\. \d+\.\d\d\)", ran.stdout)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{name}.png"]
+    pixels = plt.imread(tmp_path / f"{name}.png")
+    assert pixels.shape == shape
+    assert len(np.unique(pixels.reshape(-1, 4), axis=0)) > 100  # lines of five or six colours, and their bands
