@@ -47,6 +47,16 @@ class Objective:
             prediction = self.problem.model.predict(theta, self.X)
             return float(self.weights @ self.problem.loss.value(prediction, self.y))
 
+    def first(self, theta: Vector) -> tuple[float, Vector]:
+        """Value and gradient."""
+        model, loss = self.problem.model, self.problem.loss
+        with np.errstate(all="ignore"):
+            prediction = model.predict(theta, self.X)
+            slopes = loss.derivative(prediction, self.y)
+            gradient = model.jacobian(theta, self.X).T @ (self.weights * slopes) + 2 * self.ridge * theta
+            value = float(self.weights @ loss.value(prediction, self.y)) + float((self.ridge * theta**2).sum())
+        return value, gradient
+
     def at(self, theta: Vector) -> Local:
         """Value, gradient and a positive semidefinite Hessian."""
         model, loss = self.problem.model, self.problem.loss

@@ -49,14 +49,13 @@ def spectral_projected_gradient(
             break
         moved = share * direction
         theta = theta + moved
-        fresh = objective.at(theta)
-        change = fresh.gradient - gradient
-        gradient = fresh.gradient
+        value, fresh = objective.first(theta)
+        change, gradient = fresh - gradient, fresh
         curvature = float(moved @ change)
         step = float(np.clip(moved @ moved / curvature, 1e-12, 1e12)) if curvature > 0 else step * 10
-        recent.append(fresh.value)
-        if fresh.value < best_value:
-            best, best_value = theta, fresh.value
+        recent.append(value)
+        if value < best_value:
+            best, best_value = theta, value
     return best
 
 
