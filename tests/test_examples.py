@@ -115,6 +115,22 @@ def test_every_example_and_data_file_is_listed_in_the_readme():
 
 
 @pytest.mark.adapters
+def test_two_stage_prints_a_table_and_how_the_default_does_against_every_column():
+    pytest.importorskip("pandas")
+    two_stage = _load("two_stage")
+    arguments = ["--seeds", "3", "--data", "insurance", "--variant", "stratified", "--variant", "free"]
+    ran = subprocess.run([sys.executable, two_stage.__file__, *arguments], capture_output=True, text=True, check=True)
+    rows = [line for line in ran.stdout.splitlines() if "insurance" in line and "│" in line]
+    assert len(rows) == 2 * 4
+    for row in rows:
+        values = [float(cell.split()[0]) for cell in row.strip("│ ").split("│")[2:]]
+        assert len(values) == len(two_stage.COLUMNS)
+        assert values[-1] in values[-3:-1]  # the default has the shares of one of the columns before it
+    verdicts = [line for line in ran.stdout.splitlines() if line.startswith("default less ")]
+    assert len(verdicts) == 2 * (len(two_stage.COLUMNS) - 1)
+
+
+@pytest.mark.adapters
 def test_the_paper_s_figure_is_drawn_and_its_medians_are_printed(tmp_path):
     plt = pytest.importorskip("matplotlib.pyplot")
     figure = _load("paper_figure1")

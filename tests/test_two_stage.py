@@ -5,6 +5,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from counting import CountingArray, rows_of, same_bits
+from datasets import load
 
 import dask_nlis as nlis
 from dask_nlis.sampling import Stage, draw_beside
@@ -145,6 +146,18 @@ def test_one_stage_by_reference_leverage_where_two_cannot_be(case):
     assert job.certificate == nlis.certificate(taken, job.factor, job.sample, theta=job.fit.theta)
 
 
+@pytest.mark.filterwarnings("ignore::dask_nlis.ConvergenceWarning")
+def test_a_network_fit_that_ends_in_a_kink_serves_as_a_pilot():
+    model = nlis.ReluNetwork(3)
+    theta = np.random.default_rng(5).normal(size=model.n_parameters(4))
+    y = model.predict(theta, X) + 0.3 * Y
+    problem = nlis.Problem(model, constraint=nlis.Ball(8.0))
+    jobs = [nlis.run(problem, X, y, size=300, seed=seed) for seed in range(3)]
+    assert not all(job.pilot.ok for job in jobs)
+    assert [job.why_one_stage for job in jobs] == [""] * 3
+    assert all(np.linalg.norm(job.pilot.theta) <= 8 * (1 + 1e-9) for job in jobs)
+
+
 def test_without_curvature_leverage_takes_the_share_of_influence():
     problem = nlis.Problem(nlis.Linear(), nlis.AbsoluteError(on_singular="zero"), constraint=nlis.Ball(10.0))
     job = nlis.run(problem, X, Y, size=400, seed=1)
@@ -185,3 +198,14 @@ def test_influence_alone_is_scored_at_theta_or_at_a_pilot():
     assert job.reads == {"factor": job.factor.reads, "scores": 1, "total loss": 1}
     assert job.factor == nlis.factorize(nlis.dual_matrix(PROBLEM, X, Y, theta=theta))
     assert sum(nlis.run(PROBLEM, X, Y, size=200, seed=1, scores="influence").reads.values()) == 5
+
+
+@pytest.mark.parametrize("name", ["california", "diamonds", "insurance"])
+def test_size_auto_reaches_an_epsilon_of_0_3_on_real_data_far_below_the_theorems_size(name):
+    x, y = load(name)
+    job = nlis.run(PROBLEM, x, y, size="auto", epsilon=0.3, seed=0)
+    assert job.certificate.epsilon <= 0.3
+    assert job.sample.n_draws < len(y) / 2
+    assert job.certificate.theorem_size > 2 * job.sample.n_draws
+    assert f"would ask for {job.certificate.theorem_size:,} draws" in job.certificate.verdict
+    assert job.fit.ok

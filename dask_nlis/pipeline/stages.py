@@ -20,9 +20,10 @@ from dask_nlis.factor import Factor, factorize, factorize_together
 from dask_nlis.intake import default_names
 from dask_nlis.losses import AbsoluteError, LogisticLoss
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
+from dask_nlis.models import DeepReluNetwork, ReluNetwork
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn, take_drawn
 from dask_nlis.pipeline.shelf import Shelf, check_total, records_of
-from dask_nlis.problem import Problem, loss_gradients
+from dask_nlis.problem import Problem, loss_gradients, set_for
 from dask_nlis.refit import Fit
 from dask_nlis.sample import Sample, pool
 from dask_nlis.sampling import Stage, draw_beside, draw_held, hold
@@ -85,7 +86,7 @@ def stages(
     taken = take_drawn(sample, X, y, options["sample_weight"])
     why = _unfit(problem, taken)
     fit = None if why else _rough(problem, sample, taken, reference.source.names)
-    if fit is None or not fit.ok:
+    if fit is None or not _serves(fit):
         why = why or f"the pilot fit is not ok: {fit.reasons[0] if fit is not None else ''}"
         return _one(reference, factor, held, shelf, why)
     pilot = fit
@@ -109,7 +110,7 @@ def stages(
         earlier = (*earlier, Stage(stage, last.scores))
         taken = take_drawn(sample, X, y, options["sample_weight"])
         better = _rough(problem, sample, taken, reference.source.names, fit.theta)
-        fit = better if better.ok else fit
+        fit = better if _serves(better) else fit
     raise AssertionError("the last round returns")
 
 
@@ -166,6 +167,14 @@ def _rough(problem: Problem, sample: Sample, taken: Drawn, names: tuple[str, ...
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return fit_drawn(problem, sample, taken, names, start=start)
+
+
+def _serves(fit: Fit) -> bool:
+    """Whether rows may be scored at a fit: it is ok, or of a network and ends in a kink, where no slope vanishes."""
+    network = isinstance(fit.problem.model, ReluNetwork | DeepReluNetwork)
+    constraint = set_for(fit.problem, len(fit.feature_names)) if network else None
+    inside = constraint is None or constraint.contains(fit.theta)
+    return fit.ok or (network and inside and bool(np.isfinite(fit.stationarity)))
 
 
 def _bends(problem: Problem, taken: Drawn, theta: np.ndarray) -> bool:
