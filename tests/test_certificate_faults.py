@@ -1,0 +1,121 @@
+"""What a certificate and the diagnostics beside it must not say: of other rows, of rows that do not count, of overflows."""
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from counting import rows_of
+
+import dask_nlis as nlis
+
+PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Swish(1, 2)))
+LINEAR = nlis.Problem(nlis.Linear())
+X, Y = rows_of(22, 600, 3)
+THETA = np.array([0.4, -0.3, 0.2, 0.1])
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def setting(x=X, y=Y, size=150, **options):
+    A = nlis.dual_matrix(PROBLEM, x, y, theta=THETA, **options)
+    factor = nlis.factorize(A)
+    scores = np.asarray(nlis.leverage_scores(A, factor))
+    return A, factor, scores, nlis.draw(scores, size, seed=1)
+
+
+def test_a_factor_of_more_rows_or_of_other_rows_tells_no_epsilon():
+    A, factor, scores, sample = setting()
+    B, other, *_ = setting(*rows_of(9, 500, 3))
+    merged = factor.merge(other)
+    taken = nlis.dual_matrix(PROBLEM, *sample.take(X, Y), theta=THETA)
+    for matrix in (A, taken):
+        with pytest.raises(
+            nlis.MatrixMismatchError, match="factor covers 1,100 rows, but the sample was drawn from 600"
+        ):
+            nlis.certificate(matrix, merged, sample)
+    with pytest.raises(nlis.MatrixMismatchError, match="factor covers 500 rows"):
+        nlis.certificate(taken, other, sample)
+    # Of a sample of both data sets the merged factor is the right one.
+    second = nlis.draw(np.asarray(nlis.leverage_scores(B, merged)), 100, seed=2)
+    both = nlis.concat([nlis.draw(np.asarray(nlis.leverage_scores(A, merged)), 100, seed=1), second])
+    x, y = (np.concatenate(pair) for pair in zip((X, Y), rows_of(9, 500, 3), strict=True))
+    whole = nlis.dual_matrix(PROBLEM, x, y, theta=THETA)
+    expected = nlis.certificate(whole, nlis.factorize(whole), both).epsilon
+    found = nlis.certificate(nlis.dual_matrix(PROBLEM, *both.take(x, y), theta=THETA), merged, both).epsilon
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_sketch_tells_no_epsilon():
+    A, _, _, sample = setting()
+    with pytest.raises(nlis.InputError, match="factor is a sketch, which does not tell epsilon"):
+        nlis.certificate(A, nlis.factorize(A, method="sketch-only"), sample)
+
+
+def test_the_taken_rows_may_be_all_rows():
+    A, factor, scores, _ = setting(da.from_array(X, chunks=(100, 3)), da.from_array(Y, chunks=100))
+    every = nlis.draw(scores, 600, scheme="systematic", seed=0)
+    taken = nlis.dual_matrix(PROBLEM, *every.take(X, Y), theta=THETA)
+    assert nlis.certificate(taken, factor, every) == nlis.certificate(A, factor, every)
+
+
+@pytest.mark.parametrize("case", ["dropped", "weight 0"])
+def test_rows_that_do_not_count_have_no_loss_in_a_sample_of_ones_own(case):
+    out = np.arange(600) % 4 == 0
+    x, y, weight = X.copy(), Y.copy(), None
+    x[out] = np.nan if case == "dropped" else 1e308
+    options = {"missing": "drop"} if case == "dropped" else {"sample_weight": (~out).astype(float)}
+    A, factor, scores, _ = setting(x, y, **options)
+    sample = nlis.Sample.from_probabilities(np.arange(0, 600, 3), np.full(200, 1 / 3), n_rows=600, scheme="poisson")
+    found = nlis.certificate(A, factor, sample, scores=scores, theta=-THETA, deep=True)
+    losses = np.where(out, 0.0, (PROBLEM.model.predict(-THETA, np.where(out[:, None], 0.0, x)) - y) ** 2)
+    assert found.loss == pytest.approx(3 * losses[::3].sum(), rel=1e-12)
+    assert found.loss_low < found.loss < found.loss_high
+    assert found.total_loss == pytest.approx(losses.sum(), rel=1e-12)
+
+
+def test_a_loss_or_a_sum_of_losses_that_is_no_number_is_an_error():
+    A, factor, scores, sample = setting()
+    with pytest.raises(nlis.NonFiniteError, match="overflows in the model"):
+        nlis.certificate(A, factor, sample, theta=1e200 * THETA)
+    with pytest.raises(nlis.NonFiniteError, match="overflows in the model"):
+        nlis.certificate(A, factor, sample, theta=1e200 * THETA, scores=scores, deep=True)
+    y = np.full(600, 1e153)  # 600 losses of 1e306
+    B = nlis.dual_matrix(LINEAR, X, y, theta=THETA)
+    factor = nlis.factorize(B)
+    for call in (
+        lambda: nlis.certificate(B, factor, sample),
+        lambda: nlis.total_loss(LINEAR, X, y, THETA),
+        lambda: nlis.total_loss(LINEAR, da.from_array(X, chunks=(60, 3)), y, THETA),
+        lambda: nlis.drift(LINEAR, X, y, [THETA, -THETA]),
+        lambda: nlis.drift(LINEAR, X, y, [THETA, -THETA], by="loss"),
+        lambda: nlis.drift(LINEAR, da.from_array(X, chunks=(60, 3)), y, [THETA, -THETA], by="norm"),
+    ):
+        with pytest.raises(nlis.NonFiniteError, match=r"sum overflows"):
+            call()
+
+
+@pytest.mark.parametrize("by", ["loss", "norm", "leverage"])
+def test_drift_says_where_a_loss_overflows_and_warns_of_nothing(by):
+    with pytest.raises(nlis.NonFiniteError, match="at row 0, overflows in the model"):
+        nlis.drift(LINEAR, X, np.full(600, 1e160), [THETA, -THETA], by=by)
+
+
+@pytest.mark.parametrize("unit", [1e308, 1e-307, 1.0])
+def test_beta_of_scores_in_any_unit(unit):
+    A, factor, scores, sample = setting()
+    used = scores * np.linspace(0.5, 1, 600)
+    expected = (used / used.sum() / (scores / factor.rank)).min()
+    found = nlis.certificate(A, factor, sample, scores=used / used.max() * unit, deep=True)
+    assert found.beta == pytest.approx(expected, rel=1e-9)
+    used[7] = 0.0
+    assert nlis.certificate(A, factor, sample, scores=used / used.max() * unit, deep=True).beta == 0.0
+
+
+def test_checkpoints_may_be_a_table():
+    pd = pytest.importorskip("pandas")
+    table = np.array([THETA, -THETA])
+    assert nlis.drift(PROBLEM, X, Y, pd.DataFrame(table, columns=list("abcd"))) == nlis.drift(PROBLEM, X, Y, table)
