@@ -28,7 +28,7 @@ def setting(x=X, y=Y, size=150, **options):
 
 
 def test_a_factor_of_more_rows_or_of_other_rows_tells_no_epsilon():
-    A, factor, scores, sample = setting()
+    A, factor, _, sample = setting()
     B, other, *_ = setting(*rows_of(9, 500, 3))
     merged = factor.merge(other)
     taken = nlis.dual_matrix(PROBLEM, *sample.take(X, Y), theta=THETA)
@@ -65,7 +65,7 @@ def test_the_taken_rows_may_be_all_rows():
 @pytest.mark.parametrize("case", ["dropped", "weight 0"])
 def test_rows_that_do_not_count_have_no_loss_in_a_sample_of_ones_own(case):
     out = np.arange(600) % 4 == 0
-    x, y, weight = X.copy(), Y.copy(), None
+    x, y = X.copy(), Y.copy()
     x[out] = np.nan if case == "dropped" else 1e308
     options = {"missing": "drop"} if case == "dropped" else {"sample_weight": (~out).astype(float)}
     A, factor, scores, _ = setting(x, y, **options)
@@ -119,3 +119,62 @@ def test_checkpoints_may_be_a_table():
     pd = pytest.importorskip("pandas")
     table = np.array([THETA, -THETA])
     assert nlis.drift(PROBLEM, X, Y, pd.DataFrame(table, columns=list("abcd"))) == nlis.drift(PROBLEM, X, Y, table)
+
+
+def test_compare_takes_tables_of_mixed_columns_and_samples_of_rows_that_do_not_count():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"a": X[:, 0].astype(np.float32), "b": X[:, 1] > 0, "c": np.arange(600) % 5})
+    options = {"scores": {"uniform": np.ones(600)}, "sizes": 40, "seeds": 3}
+    expected = nlis.compare(PROBLEM, table.to_numpy(dtype=float), Y, **options)
+    assert nlis.compare(PROBLEM, table, pd.Series(Y), **options) == expected
+    nullable = table.astype({"a": "Float32", "b": "boolean", "c": "Int64"})
+    assert nlis.compare(PROBLEM, nullable, pd.Series(Y), **options) == expected
+    weight = (np.arange(600) % 30 == 0).astype(float)
+    with pytest.warns(nlis.ConvergenceWarning, match="refits did not pass their checks"):
+        found = nlis.compare(PROBLEM, X, Y, {"uniform": np.ones(600)}, sizes=3, seeds=12, sample_weight=weight)
+    empty = [not weight[nlis.draw(np.ones(600), 3, seed=seed).indices].any() for seed in range(12)]
+    assert np.isnan(found.loss).tolist() == empty
+    assert 0 < sum(empty) < 12
+
+
+def test_blend_of_scores_at_the_ends_of_float64():
+    ones = np.ones(4)
+    tiny = nlis.blend([np.full(4, 5e-324), ones], [0.5, 0.5])
+    np.testing.assert_array_equal(tiny, 0.25)
+    with pytest.raises(nlis.InputError, match=r"scores\[0\] sum to more than float64 holds"):
+        nlis.blend([np.full(4, 1e308), ones], [0.5, 0.5])
+    np.testing.assert_array_equal(nlis.blend([np.full(4, 4e307), ones], [0.5, 0.5]), 0.25)
+
+
+def test_a_union_keeps_the_digits_of_small_chances():
+    rng = np.random.default_rng(0)
+    chance = rng.uniform(0, 1, 5) * 1e-12
+    scores = np.append(chance, np.full(40, 1.0))
+    samples = [nlis.draw(scores, 40, scheme="poisson", seed=seed) for seed in (1, 2)]
+    # The drawn rows are certain; chances of the others, by the scale, are those that a union would give them.
+    pi = samples[0].expected_count(scores)
+    exact = [float(2 * p - p * p) for p in map(np.longdouble, pi)]
+    rows = np.arange(45)
+    parts = [
+        nlis.sample.Sample(
+            **{name: getattr(part, name) for name in part.__dataclass_fields__}
+            | {
+                "indices": rows,
+                "counts": np.ones(45, dtype=np.int64),
+                "probabilities": pi,
+                "weights": 1 / pi,
+                "variance_weights": (1 / pi) * (1 / pi - 1),
+                "draws": rows,
+                "stage": np.zeros(45, dtype=np.int64),
+            }
+        )
+        for part in samples
+    ]
+    union = nlis.pool(parts, [scores, scores], combine="union")
+    np.testing.assert_allclose(union.probabilities, exact, rtol=1e-14)
+
+
+def test_a_tangent_matrix_is_named_where_losses_are_asked_for():
+    T = nlis.tangent_matrix(PROBLEM, X, Y, theta=THETA)
+    with pytest.raises(nlis.InputTypeError, match="A is a tangent matrix, of which loss_scores knows no loss"):
+        nlis.loss_scores(T)
