@@ -1,10 +1,13 @@
 """What a certificate and the diagnostics beside it must not say: of other rows, of rows that do not count, of overflows."""
 
+import pickle
+
 import dask
 import dask.array as da
 import numpy as np
 import pytest
 from counting import rows_of
+from dask.base import tokenize
 
 import dask_nlis as nlis
 
@@ -178,3 +181,26 @@ def test_a_tangent_matrix_is_named_where_losses_are_asked_for():
     T = nlis.tangent_matrix(PROBLEM, X, Y, theta=THETA)
     with pytest.raises(nlis.InputTypeError, match="A is a tangent matrix, of which loss_scores knows no loss"):
         nlis.loss_scores(T)
+
+
+FOUND = {
+    "certificate": lambda A, factor, scores, sample: nlis.certificate(A, factor, sample, scores=scores, deep=True),
+    "drift": lambda *_: nlis.drift(PROBLEM, X, Y, [THETA, -THETA]),
+    "comparison": lambda *_: nlis.compare(PROBLEM, X, Y, {"uniform": np.ones(600)}, sizes=40, seeds=2, theta=THETA),
+    "sandwich": lambda *_: nlis.sandwich(PROBLEM, X, THETA, Y),
+    "sample size": lambda *_: nlis.sample_size(4, 0.5, n_rows=10**6),
+    "suspects": lambda A, *_: nlis.suspects(A, k=3),
+    "run": lambda *_: nlis.run(PROBLEM, X, Y, size=80, seed=1),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_is_found_is_itself_after_pickling_and_shows_itself(name):
+    found = FOUND[name](*setting())
+    there = pickle.loads(pickle.dumps(found))
+    assert there == found
+    assert hash(there) == hash(found)
+    assert tokenize(there) == tokenize(found)
+    assert type(found).__name__ in repr(found)
+    assert "<table>" in found._repr_html_()
+    assert found != object()

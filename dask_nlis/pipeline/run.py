@@ -79,7 +79,7 @@ def run(
     size : int or float or "auto"
         Rows to draw, of all stages: expected number (poisson), number (systematic) or draws (multinomial, stratified); a
         float in (0, 1] is a share of the rows. "auto" doubles the last stage, which needs no further read of all rows,
-        until the certificate's epsilon is at most `epsilon` or half of the rows are drawn; it starts at 20 p.
+        until the certificate's epsilon is at most `epsilon` or half of the rows that count are drawn; it starts at 20 p.
     epsilon : float, optional
         What size="auto" is to reach, above 0, such as 0.3.
     seed : int, optional
@@ -99,7 +99,8 @@ def run(
         default below ten rows a parameter and for size="auto", (0, 0.9, 0.1) above. Losses without curvature have no
         influence; leverage has its share.
     rounds : int, default 2
-        Stages, of two-stage scores: 1 draws by reference leverage alone; more refit and rescore again, which takes 2 reads each.
+        Stages, of two-stage scores, each with a row or more: 1 draws by reference leverage alone; more refit and rescore
+        again, which takes 2 reads each.
     pilot_size : int or float, optional
         Rows of the first stage, part of `size` for two-stage scores and besides it for the others, where the larger of
         size / 4 and 5 p is the default.
