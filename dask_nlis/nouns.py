@@ -75,13 +75,20 @@ def same(self: Any, other: object) -> bool:
 def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-    if hasattr(a, "__dask_keys__"):
-        return type(a) is type(b) and a.name == b.name
+    if _is_lazy(a) or _is_lazy(b):
+        return type(a) is type(b) and _is_lazy(b) and bool(a.__dask_keys__() == b.__dask_keys__())
+    if hasattr(a, "equals") and hasattr(b, "equals"):  # a Series, or a DataArray in memory
+        return type(a) is type(b) and bool(a.equals(b))
     if isinstance(a, tuple) and isinstance(b, tuple):
         return type(a) is type(b) and len(a) == len(b) and all(map(_equal, a, b))
     if isinstance(a, partial) and isinstance(b, partial):  # functions of the user; Python compares them by identity
         return _parts(a) == _parts(b)
     return type(a) is type(b) and bool(a == b)
+
+
+def _is_lazy(value: Any) -> bool:
+    """Whether a value has a graph; that of an xarray array in memory is None."""
+    return hasattr(value, "__dask_graph__") and value.__dask_graph__() is not None
 
 
 def _parts(function: "partial[Any]") -> tuple[Any, ...]:
@@ -102,7 +109,9 @@ def _hashable(value: Any) -> Any:
         return tuple(map(_hashable, value))
     if isinstance(value, partial):
         return _parts(value)
-    return getattr(value, "name", None) if hasattr(value, "__dask_keys__") else value
+    if _is_lazy(value):
+        return getattr(value, "name", None)
+    return _hashable(np.asarray(value)) if hasattr(value, "equals") else value
 
 
 def to_dict(noun: Any) -> dict[str, Any]:

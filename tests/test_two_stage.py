@@ -38,7 +38,7 @@ def by_words(size, first, seed, shares, x=X, y=Y, weight=None, problem=PROBLEM):
     influence = nlis.influence_scores(T, tangent)
     total = one.weights @ influence[one.indices]
     counts = np.ones(len(y)) if weight is None else (weight > 0).astype(float)
-    scores = nlis.blend([leverage(A), influence, counts], shares, totals=[nlis.factorize(A).rank, total, len(y)])
+    scores = nlis.blend([leverage(A), influence, counts], shares, totals=[nlis.factorize(A).rank, total, counts.sum()])
     lazy = da.from_array(scores, 500)
     two = draw_beside(lazy, [Stage(one, da.from_array(reference, 500))], size - first, seed, 1)
     union = nlis.pool([one, two], [reference, scores], combine="union")

@@ -9,14 +9,15 @@ from dask_nlis import phase
 from dask_nlis.diagnostics.bootstrap import interval
 from dask_nlis.diagnostics.certificate_noun import Certificate
 from dask_nlis.diagnostics.deep import Deep, read_deep
+from dask_nlis.diagnostics.total_loss import summed
 from dask_nlis.errors import InputError, InputTypeError, MatrixMismatchError
 from dask_nlis.factor import Factor
-from dask_nlis.intake import Rows, take_in
+from dask_nlis.intake import take_in
 from dask_nlis.kernels.linalg import whitened
-from dask_nlis.matrix import TallMatrix, as_matrix
+from dask_nlis.matrix import Dual, TallMatrix, as_matrix
 from dask_nlis.problem import check_theta
 from dask_nlis.sample import Sample, take_rows
-from dask_nlis.scores.leverage import check_factor
+from dask_nlis.scores import check_factor, lazy_losses
 from dask_nlis.theory import norm_misestimation_factor, sample_size
 
 #: Probability of failure at which the theorem's size is given.
@@ -58,9 +59,11 @@ def certificate(
     Raises
     ------
     MatrixMismatchError
-        If the factor belongs to another matrix.
+        If the factor belongs to another matrix, or covers other rows than those the sample was drawn from.
     InputError
-        If the sample is empty or of other rows, or `deep` lacks scores or A of all rows.
+        If the sample is empty or of other rows, the factor is only a sketch, or `deep` lacks scores or A of all rows.
+    NonFiniteError
+        If a row, a loss or the sum of the losses is not finite.
     InputTypeError
         If an argument is of another type.
 
@@ -118,7 +121,8 @@ def certified(taken: TallMatrix, factor: Factor, sample: Sample, points: Points)
         size = sample_size(factor.rank, epsilon, _FAILURE, rank=factor.rank, guarantee="embedding").size
     losses = [_losses(taken, theta) for theta in points.known]
     last = losses[-1] if losses else None
-    sums = [float(sample.weights @ each) for each in losses]
+    with np.errstate(over="ignore"):
+        sums = [summed([float(sample.weights @ each)]) for each in losses]
     low, high = (None, None) if last is None else interval(sample, last)
     return Certificate(
         epsilon=epsilon,
@@ -149,18 +153,9 @@ def realised_epsilon(rows: np.ndarray, weights: np.ndarray, factor: Factor) -> f
 
 def _losses(taken: TallMatrix, theta: np.ndarray) -> np.ndarray:
     """Loss of each taken row, times its row weight, (m,)."""
-    problem, source = taken.problem, taken.source
-    assert problem is not None
-    assert source.y is not None
-    x, y, *weight = (_column(source, name) for name in ("x", "y", "weight") if getattr(source, name) is not None)
-    with np.errstate(all="ignore"):
-        losses = problem.loss.value(problem.model.predict(theta, x), y.reshape(-1))
-    return losses * weight[0].reshape(-1) if weight else losses
-
-
-def _column(source: Rows, name: str) -> np.ndarray:
-    blocks = phase.blocks_of(getattr(source, name), "nlis-certificate")
-    return np.concatenate(blocks).astype(np.float64)
+    assert taken.problem is not None
+    there = TallMatrix(taken.source, Dual(taken.problem, theta), taken.missing, taken.device)
+    return phase.computed(lazy_losses(there), "nlis-certificate")
 
 
 def _excess(sums: list[float]) -> float | None:
@@ -170,7 +165,7 @@ def _excess(sums: list[float]) -> float | None:
 def _deepened(found: Certificate, deep: Deep, factor: Factor) -> Certificate:
     return replace(
         found,
-        beta=min(1.0, deep.ratio * factor.rank / deep.total) if deep.total > 0 else 0.0,
+        beta=min(1.0, float(deep.ratio * factor.rank / deep.total)) if deep.total else 0.0,
         identity_residual=deep.residual,
         unreachable_rows=deep.unreachable_rows,
         unreachable_loss=deep.unreachable_loss,
@@ -197,15 +192,22 @@ def _check(matrix: TallMatrix, factor: Any, sample: Any, scores: Any, deep: Any)
         raise InputTypeError(f"deep={deep!r} is {type(deep).__name__}; give True or False")
     if not len(sample):
         raise InputError("sample is empty, so there is nothing to measure; draw more rows")
+    if "sketch-only" in factor.method.split("+"):
+        raise InputError("factor is a sketch, which does not tell epsilon; give factorize(A)")
     n = matrix.shape[0]
     if n not in (sample.n_rows, len(sample)):
         raise InputError(
             f"A has {n:,} rows; give that of the {sample.n_rows:,} rows the sample was drawn from, or of its "
             f"{len(sample):,} taken rows"
         )
-    if n == sample.n_rows:
+    covered = factor.n_rows + factor.n_dropped
+    if covered != sample.n_rows:
+        raise MatrixMismatchError(
+            f"factor covers {covered:,} rows, but the sample was drawn from {sample.n_rows:,}; give the factor of those"
+        )
+    if n > len(sample):
         check_factor(matrix, factor)
-    elif matrix.rule_token != factor.rule_token:
+    elif matrix.token not in factor.parts and matrix.rule_token != factor.rule_token:
         raise MatrixMismatchError(
             "factor belongs to a matrix with another problem or theta; make A and the factorised matrix with the same ones"
         )

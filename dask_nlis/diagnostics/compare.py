@@ -13,7 +13,7 @@ from dask_nlis.diagnostics.comparison import Comparison
 from dask_nlis.diagnostics.row_tables import check_count
 from dask_nlis.diagnostics.total_loss import total_loss
 from dask_nlis.errors import ConvergenceWarning, InputError, InputTypeError, NlisWarning
-from dask_nlis.intake import take_in
+from dask_nlis.intake import Rows, take_in
 from dask_nlis.problem import Problem, check_theta
 from dask_nlis.refit import refit
 from dask_nlis.sample import Sample, take_rows
@@ -135,8 +135,7 @@ def compare(
 
     drawn = _drawn(by_name, counts, numbers, scheme, blend)
     rows = np.unique(np.concatenate([each.sample.indices for each in drawn]))
-    x_rows, y_rows = (np.asarray(take_rows(name, part, rows, n, max_bytes)) for name, part in (("X", X), ("y", y)))
-    own = None if sample_weight is None else np.asarray(take_rows("sample_weight", sample_weight, rows, n, max_bytes))
+    x_rows, y_rows, own = _taken(data, rows, max_bytes)
     thetas = np.full((len(drawn), problem.model.n_parameters(d)), np.nan)
     ok = np.zeros(len(drawn), dtype=bool)
     for k, each in enumerate(drawn):
@@ -144,6 +143,8 @@ def compare(
             continue
         place = np.searchsorted(rows, each.sample.indices)
         weights = None if own is None else own[place]
+        if weights is not None and not weights.any():
+            continue  # rows that do not count
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # counted below
             fit = refit(
@@ -194,6 +195,18 @@ def _drawn(
                         warnings.filterwarnings("ignore", "no row was drawn", NlisWarning)  # its loss is NaN
                         drawn.append(_Drawn(k, size, seed, draw_stage(held, size, scheme, seed, 0, mix)))
     return drawn
+
+
+def _taken(data: Rows, rows: np.ndarray, max_bytes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Rows of X, y and the row weights, or None, out of their columns as numbers."""
+    assert data.y is not None
+    x, y = (
+        np.asarray(take_rows(name, part, rows, data.n_rows, max_bytes)) for name, part in (("X", data.x), ("y", data.y))
+    )
+    if data.weight is None:
+        return x, y, None
+    weights = take_rows("sample_weight", data.weight, rows, data.n_rows, max_bytes)
+    return x, y, np.asarray(weights, dtype=np.float64).reshape(-1)
 
 
 def _losses(

@@ -1,6 +1,6 @@
 """One read of all rows beside their scores: what only all rows can tell of a sample."""
 
-import math
+from fractions import Fraction
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -9,6 +9,7 @@ from array_api_compat import array_namespace
 
 from dask_nlis import phase
 from dask_nlis.device import choose
+from dask_nlis.diagnostics.total_loss import summed
 from dask_nlis.errors import InputError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import open_array
@@ -29,8 +30,8 @@ _NONE = 1e-12
 class Deep(NamedTuple):
     """What all rows tell."""
 
-    ratio: float  # smallest score over leverage
-    total: float  # sum of the scores
+    ratio: Fraction  # smallest score over leverage
+    total: Fraction  # sum of the scores, which float64 need not hold
     residual: float
     unreachable_rows: int
     unreachable_loss: float
@@ -40,7 +41,7 @@ class Deep(NamedTuple):
 class Part(NamedTuple):
     """What one block tells."""
 
-    ratio: float
+    ratio: Fraction | None  # None where no row has leverage
     sums: dict[int, tuple[int, int]]
     residual: float
     unreachable_rows: int
@@ -73,12 +74,12 @@ def read_deep(matrix: TallMatrix, factor: Factor, scores: Any, points: Any) -> D
     parts: list[Part] = [block[0, 0] for block in found]
     check_finite(reduce(Finding.plus, (part.finding for part in parts)), source.names, "in all")
     return Deep(
-        ratio=min(part.ratio for part in parts),
-        total=float(kernel.exact_total(kernel.merge_sums([part.sums for part in parts]))),
+        ratio=min(part.ratio for part in parts if part.ratio is not None),
+        total=kernel.exact_total(kernel.merge_sums([part.sums for part in parts])),
         residual=max(part.residual for part in parts),
         unreachable_rows=sum(part.unreachable_rows for part in parts),
-        unreachable_loss=math.fsum(part.unreachable_loss for part in parts),
-        losses=tuple(math.fsum(column) for column in zip(*(part.losses for part in parts), strict=True)),
+        unreachable_loss=summed(part.unreachable_loss for part in parts),
+        losses=tuple(summed(column) for column in zip(*(part.losses for part in parts), strict=True)),
     )
 
 
@@ -115,21 +116,38 @@ def deep_block(
             for k, theta in enumerate(points if leaf.counts else ()):
                 losses[k, leaf.place] = device.fetch(_losses(leaf, problem, theta))
             found = found.plus(finding)
-    found = found.plus(overflow(h, int(start)))
+    bad = overflow(h, int(start)) if not np.isfinite(h).all() else overflow(losses.T, int(start))
+    found = found if found.n_bad else found.plus(bad)
     counts = h > _NONE
     unreachable = (values == 0) & (losses[-1] > 0) if thetas else (values == 0) & counts
-    ratio = float((values[counts] / h[counts]).min(initial=np.inf))
     out = np.empty((1, 1), dtype=object)
     out[0, 0] = Part(
-        ratio,
+        _smallest_ratio(values[counts], h[counts]),
         kernel.exponent_sums(values),
         residual,
         int(unreachable.sum()),
-        float(losses[-1][unreachable].sum()) if thetas else 0.0,
-        tuple(float(each.sum()) for each in losses),
+        _sum(losses[-1][unreachable]) if thetas else 0.0,
+        tuple(map(_sum, losses)),
         found,
     )
     return out
+
+
+def _smallest_ratio(values: np.ndarray, leverages: np.ndarray) -> Fraction | None:
+    """Smallest quotient, exact: one of scores near 1e308 or 1e-308 need be no float64."""
+    if not len(values):
+        return None
+    mantissas, exponents = np.frexp(values)
+    quotients, more = np.frexp(mantissas / leverages)
+    exponents = np.where(quotients > 0, exponents + more, -(2**20))
+    lowest = np.flatnonzero(exponents == exponents.min())
+    k = lowest[np.argmin(quotients[lowest])]
+    return Fraction(float(values[k])) / Fraction(float(leverages[k]))
+
+
+def _sum(losses: np.ndarray) -> float:
+    with np.errstate(over="ignore"):
+        return float(losses.sum())
 
 
 def _residual(leaf: Leaf, rows: Array, rule: Dual) -> Array:

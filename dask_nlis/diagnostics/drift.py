@@ -9,6 +9,7 @@ from dask.base import tokenize
 from dask_nlis.diagnostics.drift_noun import Drift
 from dask_nlis.diagnostics.drift_sums import Comparison, Factors, Table, comparison_block, factors_block
 from dask_nlis.diagnostics.row_tables import check_count
+from dask_nlis.diagnostics.total_loss import summed
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.factor.sums import check_finite_factor, read_sum
 from dask_nlis.intake import Rows
@@ -74,7 +75,7 @@ def drift(
     InputError, InputTypeError
         If thetas are not (k, p) with k >= 2, or by or top are not allowed.
     NonFiniteError
-        If a cell or a score is not finite, naming the row.
+        If a cell, a loss or a score is not finite, naming the row, or a sum of them is not.
 
     Notes
     -----
@@ -123,7 +124,8 @@ def _table(thetas: Any) -> list[Any]:
         raise InputError("thetas are of unequal lengths; give (k, p), a checkpoint a row") from cause
     if len(shape) != 2 or shape[0] < 2:
         raise InputError(f"thetas have shape {shape}; give (k, p), a checkpoint a row, at least two")
-    return list(thetas)
+    # A table is gone through by its columns, so it becomes an array first.
+    return list(thetas.to_numpy() if hasattr(thetas, "to_numpy") and hasattr(thetas, "iloc") else thetas)
 
 
 def _rules(problem: Problem, table: list[Any], source: Rows) -> tuple[Dual, ...]:
@@ -155,6 +157,9 @@ def _whiteners(matrix: TallMatrix, rules: tuple[Dual, ...]) -> tuple[tuple[np.nd
 def _drift(found: Comparison, pairs: np.ndarray, by: str, reads: int) -> Drift:
     first, second = pairs.T
     totals = found.totals
+    for values, what in ((found.losses, "losses"), (totals, "scores")):
+        for value in values:
+            summed([value], what)
     nothing = (totals[first] == 0) | (totals[second] == 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         affinity = np.where(nothing, 0.0, found.affinity / np.sqrt(totals[first]) / np.sqrt(totals[second]))

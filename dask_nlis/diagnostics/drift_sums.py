@@ -68,10 +68,14 @@ class Comparison(NamedTuple):
             np.concatenate([self.heights, other.heights], axis=1),
             self.rows.shape[1],
         )
+        with np.errstate(over="ignore"):  # looked at in the end
+            losses, totals, affinity = (
+                getattr(self, name) + getattr(other, name) for name in ("losses", "totals", "affinity")
+            )
         return Comparison(
-            self.losses + other.losses,
-            self.totals + other.totals,
-            self.affinity + other.affinity,
+            losses,
+            totals,
+            affinity,
             np.minimum(self.ratio, other.ratio),
             tuple(a.plus(b) for a, b in zip(self.tables, other.tables, strict=True)),
             rows,
@@ -187,6 +191,7 @@ def comparison_block(
                 losses[k] += costs.sum()
                 wrong = costs if not np.isfinite(costs).all() else scores[k]
                 findings.append(finding.plus(overflow(wrong, int(start) + leaf.place.start)))
+                scores[k] = np.where(np.isfinite(scores[k]), scores[k], 0.0)  # reported
             found = found.plus(worst(findings))
             # Rows of no weight, dropped ones among them, are no rows to compare.
             some = slice(None) if leaf.root_weight is None else device.fetch(leaf.root_weight) > 0
@@ -194,8 +199,8 @@ def comparison_block(
             numbers.append((leaf.row + np.arange(leaf.x.shape[0]))[some])
             if sum(part.size for part in held) >= _HELD:
                 fold()
-    if held:
-        fold()
+        if held:
+            fold()
     return boxed(total._replace(finding=found))
 
 

@@ -1,6 +1,7 @@
 """The loss over all rows, for one theta or many in one read."""
 
 import math
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from dask_nlis import phase
 from dask_nlis.device import choose
-from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.errors import InputError, InputTypeError, NonFiniteError
 from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, dual_matrix, leaves, map_blocks
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.tasks import naming_rows
@@ -54,7 +55,7 @@ def total_loss(
     Raises
     ------
     NonFiniteError
-        If a cell is not finite, naming the row.
+        If a cell or a loss is not finite, naming the row, or the sum of the losses is not.
     InputError
         If shapes do not fit.
 
@@ -108,8 +109,21 @@ def summed_losses(matrix: TallMatrix, problem: Problem, thetas: np.ndarray) -> t
     parts = [block[0, 0] for block in blocks]
     found = reduce(Finding.plus, (finding for _, finding in parts))
     check_finite(found, source.names, "in all")
-    totals = np.array([math.fsum(column) for column in zip(*(losses for losses, _ in parts), strict=True)])
+    totals = np.array([summed(column) for column in zip(*(losses for losses, _ in parts), strict=True)])
     return totals, found.n_dropped
+
+
+def summed(values: Iterable[float], what: str = "losses") -> float:
+    """Exact sum of finite losses or scores, rounded once; raises where it is no float64, or one of them was no more."""
+    try:
+        total = math.fsum(values)
+    except OverflowError:
+        total = math.inf
+    if not math.isfinite(total):
+        raise NonFiniteError(
+            f"{what} are finite row by row, but their sum overflows; bring y, theta and the columns to smaller units"
+        )
+    return total
 
 
 def loss_block(

@@ -1,6 +1,12 @@
 """X, y, theta -> a tall matrix of one row a data row, never formed as a whole."""
 
-from dask_nlis.matrix.constructors import as_matrix, dual_matrix, reference_matrix, tangent_matrix
+from dask_nlis.matrix.constructors import (
+    as_matrix,
+    check_has_curvature,
+    dual_matrix,
+    reference_matrix,
+    tangent_matrix,
+)
 from dask_nlis.matrix.findings import Finding, check_finite
 from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule, Tangent
 from dask_nlis.matrix.tall import TallMatrix, map_blocks
@@ -17,6 +23,7 @@ __all__ = [
     "Tangent",
     "as_matrix",
     "check_finite",
+    "check_has_curvature",
     "dual_matrix",
     "leaves",
     "map_blocks",

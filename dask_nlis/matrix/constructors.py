@@ -194,13 +194,18 @@ def tangent_matrix(
     _check_problem(problem)
     if y is None:
         raise InputTypeError("y is None, but the gradient of a loss needs labels; give an array of shape (n,)")
+    check_has_curvature(problem)
+    rows = take_in(X, y, sample_weight, block_bytes=block_bytes)
+    return _tall(rows, Tangent(problem, check_theta(problem, theta, rows.n_columns, rows.names)), missing, device)
+
+
+def check_has_curvature(problem: Problem) -> None:
+    """Raise where the Hessian of the loss is zero everywhere."""
     if isinstance(problem.loss, AbsoluteError):
         raise InputError(
             "AbsoluteError has no curvature, so its Hessian is zero and no row has influence; use leverage_scores of the "
             "dual matrix, or PseudoHuber"
         )
-    rows = take_in(X, y, sample_weight, block_bytes=block_bytes)
-    return _tall(rows, Tangent(problem, check_theta(problem, theta, rows.n_columns, rows.names)), missing, device)
 
 
 def as_matrix(A: Any) -> TallMatrix:

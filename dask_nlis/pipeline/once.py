@@ -5,7 +5,7 @@ from typing import Any
 from dask_nlis.factor import Factor, factorize, factorize_together
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
 from dask_nlis.pipeline.pilot import rough_fit
-from dask_nlis.pipeline.shelf import Shelf, check_total
+from dask_nlis.pipeline.shelf import Shelf, check_total, look_at
 from dask_nlis.pipeline.stages import Design, Staged
 from dask_nlis.refit import Fit
 from dask_nlis.scores import lazy_influence, lazy_leverage, lazy_norms
@@ -30,7 +30,8 @@ def scored_once(
         # The pilot is stage 0 of the same seed, so that its rows and those of the sample are drawn independently.
         assert design.first is not None
         weight = options["sample_weight"]
-        pilot, used = rough_fit(reference, X, y, weight, design.first, scheme=design.scheme, seed=design.seed)
+        drawn: dict[str, Any] = {"scheme": design.scheme, "seed": design.seed, "argument": "pilot_size"}
+        pilot, used = rough_fit(reference, X, y, weight, design.first, **drawn)
         theta, reads["pilot"] = pilot.theta, used
     dual = dual_matrix(problem, X, y, theta=theta, **options)
     factor: Factor | None = None
@@ -48,4 +49,5 @@ def scored_once(
     reads["scores"] = 1
     if factor is not None and scores == "leverage":
         check_total(shelf.records, factor)
-    return Staged(dual, factor, kept, (), pilot, reads, None, "", 0 if pilot is None else 1)
+    n_rows = dual.shape[0] if design.target is None else sum(look.n_positive for look in look_at(kept))
+    return Staged(dual, factor, kept, (), pilot, reads, None, "", 0 if pilot is None else 1, n_rows)

@@ -8,7 +8,7 @@ from dask_nlis.matrix import TallMatrix, reference_matrix
 from dask_nlis.pipeline.drawn import fit_drawn, take_drawn
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit
-from dask_nlis.sampling import check_draw, draw
+from dask_nlis.sampling import check_draw, draw_stage
 from dask_nlis.scores import lazy_leverage
 
 
@@ -76,13 +76,21 @@ def pilot(
 
 
 def rough_fit(
-    matrix: TallMatrix, X: Any, y: Any, sample_weight: Any, size: int, *, scheme: str, seed: int | None
+    matrix: TallMatrix,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    size: int,
+    *,
+    scheme: str,
+    seed: int | None,
+    argument: str = "size",
 ) -> tuple[Fit, int]:
     """Fit on rows drawn by the leverage of a reference matrix of X and y; with the reads of X it took."""
     if matrix.problem is None or y is None:
         raise InputTypeError("y is None, but a fit needs labels; give an array of shape (n,)")
-    size, seed = check_draw(size, scheme, matrix.shape[0], seed)
+    size, chosen = check_draw(size, scheme, matrix.shape[0], seed, argument)
     factor = factorize(matrix)
-    sample = draw(lazy_leverage(matrix, factor), size, scheme=scheme, seed=seed)
+    sample = draw_stage(lazy_leverage(matrix, factor), size, scheme, chosen, 0, argument=argument)
     taken = take_drawn(sample, X, y, sample_weight)
     return fit_drawn(matrix.problem, sample, taken, matrix.source.names), factor.reads + 1

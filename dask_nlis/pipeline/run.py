@@ -15,12 +15,12 @@ from dask_nlis.diagnostics import Points, certified, realised_epsilon, summed_lo
 from dask_nlis.errors import InputError, InputTypeError, NlisWarning
 from dask_nlis.intake import take_in
 from dask_nlis.kernels.numbers import is_number, is_whole
-from dask_nlis.matrix import TallMatrix, reference_matrix
+from dask_nlis.matrix import TallMatrix, check_has_curvature, reference_matrix
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn, take_drawn
 from dask_nlis.pipeline.once import scored_once
 from dask_nlis.pipeline.run_noun import Run
 from dask_nlis.pipeline.shelf import Shelf
-from dask_nlis.pipeline.stages import SMALL, Design, Staged, last_stage, least_rows, stages, united
+from dask_nlis.pipeline.stages import SMALL, Design, Staged, first_rows, last_stage, least_rows, stages, united
 from dask_nlis.problem import Problem, check_theta, set_for
 from dask_nlis.sample import Sample
 from dask_nlis.sampling import check_draw
@@ -79,7 +79,7 @@ def run(
     size : int or float or "auto"
         Rows to draw, of all stages: expected number (poisson), number (systematic) or draws (multinomial, stratified); a
         float in (0, 1] is a share of the rows. "auto" doubles the last stage, which needs no further read of all rows,
-        until the certificate's epsilon is at most `epsilon` or half of the rows are drawn; it starts at 20 p.
+        until the certificate's epsilon is at most `epsilon` or half of the rows that count are drawn; it starts at 20 p.
     epsilon : float, optional
         What size="auto" is to reach, above 0, such as 0.3.
     seed : int, optional
@@ -99,7 +99,8 @@ def run(
         default below ten rows a parameter and for size="auto", (0, 0.9, 0.1) above. Losses without curvature have no
         influence; leverage has its share.
     rounds : int, default 2
-        Stages, of two-stage scores: 1 draws by reference leverage alone; more refit and rescore again, which takes 2 reads each.
+        Stages, of two-stage scores, each with a row or more: 1 draws by reference leverage alone; more refit and rescore
+        again, which takes 2 reads each.
     pilot_size : int or float, optional
         Rows of the first stage, part of `size` for two-stage scores and besides it for the others, where the larger of
         size / 4 and 5 p is the default.
@@ -141,8 +142,11 @@ def run(
     """
     options: dict[str, Any] = {"missing": missing, "device": device, "block_bytes": block_bytes}
     options["sample_weight"] = sample_weight
-    if scores not in SCORES:
-        raise InputError(f"scores={scores!r} is not known; give one of {', '.join(map(repr, SCORES))}")
+    if not isinstance(scores, str) or scores not in SCORES:
+        what = repr(scores) if scores is None or isinstance(scores, str) else f"a {type(scores).__name__}"
+        raise InputError(
+            f"scores={what[:60]} is not known; give one of {', '.join(map(repr, SCORES))}, or scores of your own to draw()"
+        )
     if y is None:
         raise InputTypeError("y is None, but a fit needs labels; give an array of shape (n,)")
     reference = reference_matrix(problem, X, y, **options)
@@ -159,17 +163,23 @@ def run(
         raise InputError(f"shares are of two-stage scores, but scores={scores!r}; leave shares out")
     if not is_whole(rounds) or rounds < 1:
         raise InputError(f"rounds={rounds!r} is not allowed; give a positive integer")
-    if scores == "two-stage" and first is not None and first >= n_draws:
-        raise InputError(f"pilot_size={first:,} leaves nothing of size={n_draws:,}; give a smaller one")
+    if scores != "two-stage" and rounds > 2:
+        raise InputError(f"rounds={rounds} is of two-stage scores, but scores={scores!r} are made once; leave it out")
+    if one is not None and first is not None:
+        raise InputError(f"pilot_size={pilot_size!r} is given besides theta, which needs no pilot; leave one out")
+    if scores == "influence":
+        check_has_curvature(problem)
     if scores != "two-stage" and first is None:
         first = min(n, max(n_draws // 4, 5 * problem.model.n_parameters(d)))
     if target is not None and mixed is None:
         mixed = SMALL
+    design = Design(n_draws, scheme, seed, mixed, int(rounds), first, target)
+    if scores == "two-stage":
+        first_rows(problem, design, d)  # raises where rows do not go round
     path = None if store is None else check_free(store)
     if path is not None:
         problem.to_dict()  # raises for users' functions, which could not be stored at the end
 
-    design = Design(n_draws, scheme, seed, mixed, int(rounds), first)
     manifest = _manifest(reference, design, scores, one, target)
     shelf = Shelf(path, manifest)
     with ExitStack() as scratch:
@@ -215,7 +225,8 @@ def _grown(
     staged: Staged, design: Design, X: Any, y: Any, sample_weight: Any, target: float | None
 ) -> tuple[Sample, Drawn]:
     """Draw the last stage and take the rows of all; with a target, twice as many until the certificate reaches it."""
-    size, most = design.size, staged.matrix.shape[0] // 2
+    most = max(1, staged.n_rows // 2)
+    size = design.size if target is None else min(design.size, most)
     while True:
         sample = united(staged, last_stage(staged, size, design))
         if not len(sample):

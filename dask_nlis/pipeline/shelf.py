@@ -2,9 +2,9 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
@@ -71,9 +71,25 @@ def records_of(held: da.Array) -> list[ScoreRecord]:
     return phase.on_blocks(held, "nlis-score", score_record, tasks)
 
 
-def check_total(records: list[ScoreRecord], factor: Factor) -> None:
+class Look(NamedTuple):
+    """What is to be known of a block of scores that no store keeps."""
+
+    total: float
+    n_positive: int
+
+
+def look_at(held: da.Array) -> list[Look]:
+    """Look at held scores, block by block."""
+    return phase.on_blocks(held, "nlis-score", _look, {k: () for k in range(held.numblocks[0])})
+
+
+def _look(scores: np.ndarray) -> Look:
+    return Look(float(scores.sum()), int((scores > 0).sum()))
+
+
+def check_total(parts: Sequence[Look | ScoreRecord], factor: Factor) -> None:
     """Leverage sums to the rank; anything else means that the data changed between the reads."""
-    total = math.fsum(record.total for record in records)
+    total = math.fsum(part.total for part in parts)
     tolerance = max(1e-6, 100 * factor.condition * np.finfo(np.float64).eps)
     if abs(total - factor.rank) > tolerance * factor.rank:
         raise NlisError(

@@ -15,18 +15,18 @@ import dask.array as da
 import numpy as np
 
 from dask_nlis.constraints import is_bounded
-from dask_nlis.errors import ConvergenceWarning
+from dask_nlis.errors import ConvergenceWarning, InputError
 from dask_nlis.factor import Factor, factorize, factorize_together
 from dask_nlis.intake import default_names
 from dask_nlis.losses import AbsoluteError, LogisticLoss
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
 from dask_nlis.models import DeepReluNetwork, ReluNetwork
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn, take_drawn
-from dask_nlis.pipeline.shelf import Shelf, check_total, records_of
+from dask_nlis.pipeline.shelf import Shelf, check_total, look_at
 from dask_nlis.problem import Problem, loss_gradients, set_for
 from dask_nlis.refit import Fit
 from dask_nlis.sample import Sample, pool
-from dask_nlis.sampling import Stage, draw_beside, draw_held, hold
+from dask_nlis.sampling import Stage, check_enough, draw_beside, draw_held, hold
 from dask_nlis.scores import Share, gradient_lengths, lazy_leverage, lazy_mixture
 
 #: Shares of leverage, influence and a constant in the scores of later stages: below ten rows a parameter, and above, where
@@ -43,6 +43,7 @@ class Design(NamedTuple):
     shares: tuple[float, ...] | None
     rounds: int
     first: int | None  # rows of the first stage, where given
+    target: float | None = None  # epsilon to reach where the size may grow
 
 
 class Staged(NamedTuple):
@@ -57,6 +58,7 @@ class Staged(NamedTuple):
     shares: tuple[float, ...] | None  # of the last stage; None for one stage
     why: str  # why there is one stage where two were asked for; else empty
     stage: int  # number of the last stage
+    n_rows: int  # rows that may be drawn
 
 
 def stages(
@@ -73,22 +75,26 @@ def stages(
     problem = reference.problem
     assert problem is not None
     held = _held(lazy_leverage(reference, factor), scratch)
-    check_total(records_of(held), factor)
+    looks = look_at(held)
+    check_total(looks, factor)
+    n_rows = sum(look.n_positive for look in looks)
+    if design.target is not None:
+        design = design._replace(size=min(design.size, max(1, n_rows // 2)))
+    check_enough(n_rows, design.size, design.scheme)
     reads = {"pilot": factor.reads + 1}
-    least = least_rows(problem, reference.source.n_columns)
-    first = max(round(design.size / 4), least) if design.first is None else design.first
     if design.rounds == 1:
-        return _one(reference, factor, held, shelf, "")
-    if 2 * first > design.size and design.first is None:
-        why = f"size={design.size:,} leaves no room for a pilot of {first:,} rows"
-        return _one(reference, factor, held, shelf, why)
+        return _one(reference, factor, held, shelf, "", n_rows)
+    first = first_rows(problem, design, reference.source.n_columns)
+    if first is None:
+        why = f"size={design.size:,} leaves no room for a pilot of {least_rows(problem, reference.source.n_columns):,} rows"
+        return _one(reference, factor, held, shelf, why, n_rows)
     sample = draw_held(held, first, design.scheme, design.seed, 0)
     taken = take_drawn(sample, X, y, options["sample_weight"])
     why = _unfit(problem, taken)
     fit = None if why else _rough(problem, sample, taken, reference.source.names)
     if fit is None or not _serves(fit):
         why = why or f"the pilot fit is not ok: {fit.reasons[0] if fit is not None else ''}"
-        return _one(reference, factor, held, shelf, why)
+        return _one(reference, factor, held, shelf, why, n_rows)
     pilot = fit
     earlier: tuple[Stage, ...] = (Stage(sample, held),)
     for turn in range(1, design.rounds):
@@ -98,12 +104,12 @@ def stages(
         )
         factors, used = factorize_together([dual] if tangent is None else [dual, tangent])
         shares = design.shares or (SMALL if design.size < 10 * len(fit.theta) else LARGE)
-        scores, shares = _mixture(dual, tangent, factors, shares, sample, taken, fit.theta)
+        scores, shares = _mixture(dual, tangent, factors, shares, sample, taken, fit.theta, n_rows)
         reads["factor"] = reads.get("factor", 0) + used
         reads["scores"] = reads.get("scores", 0) + 1
         if turn == design.rounds - 1:
-            return Staged(dual, factors[0], shelf.keep(scores, dual), earlier, pilot, reads, shares, "", turn)
-        last = Staged(dual, factors[0], _held(scores, scratch), earlier, pilot, reads, shares, "", turn)
+            return Staged(dual, factors[0], shelf.keep(scores, dual), earlier, pilot, reads, shares, "", turn, n_rows)
+        last = Staged(dual, factors[0], _held(scores, scratch), earlier, pilot, reads, shares, "", turn, n_rows)
         size = first + round((design.size - first) * turn / (design.rounds - 1))
         stage = last_stage(last, size, design)
         sample = united(last, stage)
@@ -118,6 +124,22 @@ def least_rows(problem: Problem, d: int) -> int:
     """Rows that a pilot fit needs: five a parameter, or two more than parameters in a bounded set."""
     p = problem.model.n_parameters(d)
     return p + 2 if is_bounded(problem.constraint) else 5 * p
+
+
+def first_rows(problem: Problem, design: Design, d: int) -> int | None:
+    """Rows of the first of several stages; None where there is room for one only. Raises where a round gets no row."""
+    first = max(round(design.size / 4), least_rows(problem, d)) if design.first is None else design.first
+    if 2 * first > design.size and design.first is None:
+        return None
+    left = design.size - first
+    if left < 1:
+        raise InputError(f"pilot_size={first:,} leaves nothing of size={design.size:,}; give a smaller one")
+    if left < design.rounds - 1:
+        raise InputError(
+            f"rounds={design.rounds:,} leaves a round without rows: a pilot of {first:,} leaves {left:,} of "
+            f"size={design.size:,}; give rounds <= {left + 1:,}"
+        )
+    return first
 
 
 def last_stage(staged: Staged, size: int, design: Design) -> Sample:
@@ -142,9 +164,9 @@ def united(staged: Staged, last: Sample) -> Sample:
     return replace(pooled, feature_names=named, seed=last.seed)
 
 
-def _one(reference: TallMatrix, factor: Factor, held: da.Array, shelf: Shelf, why: str) -> Staged:
+def _one(reference: TallMatrix, factor: Factor, held: da.Array, shelf: Shelf, why: str, n_rows: int) -> Staged:
     reads = {"factor": factor.reads, "scores": 1}
-    return Staged(reference, factor, shelf.keep(held, reference), (), None, reads, None, why, 0)
+    return Staged(reference, factor, shelf.keep(held, reference), (), None, reads, None, why, 0, n_rows)
 
 
 def _held(lazy: da.Array, scratch: ExitStack) -> da.Array:
@@ -194,8 +216,9 @@ def _mixture(
     sample: Sample,
     taken: Drawn,
     theta: np.ndarray,
+    n_rows: int,
 ) -> tuple[da.Array, tuple[float, ...]]:
-    """Lazy scores by shares, each score over its sum: the rank, the number of rows, and for influence an estimate.
+    """Lazy scores by shares, each score over its sum: the rank, the rows that count, and for influence an estimate.
 
     The sum of influence over all rows is estimated on the rows drawn so far; an error in it changes the shares a
     little and nothing else.
@@ -209,8 +232,9 @@ def _mixture(
             gradients = loss_gradients(problem, theta, taken.X, taken.y)
             lengths = gradient_lengths(gradients, factors[1].whitener, factors[1].correction)
         total = float(sample.weights @ (lengths if taken.weight is None else taken.weight * lengths))
-    if not 0 < total < np.inf:  # no influence anywhere, as for AbsoluteError or a perfect fit
+    # Shares of a total below the normal numbers would overflow.
+    if not np.finfo(np.float64).tiny <= total < np.inf:  # no influence anywhere, as for AbsoluteError or a perfect fit
         leverage, influence = leverage + influence, 0.0
-    share = Share(leverage / factors[0].rank, influence / total if influence else 0.0, uniform / factors[0].n_rows)
+    share = Share(leverage / factors[0].rank, influence / total if influence else 0.0, uniform / n_rows)
     pair = (factors[0], factors[-1])
     return lazy_mixture(dual, tangent if influence else None, pair, share), (leverage, influence, uniform)

@@ -92,10 +92,11 @@ def _union(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarr
     wrong = next((part.scheme for part in parts if part.scheme != "poisson"), None)
     if wrong is not None:
         raise InputError(f"combine='union' is for poisson samples, but one is {wrong}; give combine='balance'")
-    outside = np.ones(len(rows))
-    for part, values in _at(parts, scores, rows):
-        outside *= 1.0 - part.scale.expected_count(values, part.n_draws)  # pi, of a poisson sample
-    inclusion = 1.0 - outside
+    missed = np.zeros(len(rows))  # logarithm of the chance: 1 - pi would lose the digits of a small pi
+    with np.errstate(divide="ignore"):
+        for part, values in _at(parts, scores, rows):
+            missed += np.log1p(-part.scale.expected_count(values, part.n_draws))  # pi, of a poisson sample
+    inclusion = -np.expm1(missed)
     weights = horvitz_thompson(inclusion)
     return {
         "counts": np.ones(len(rows), dtype=np.int64),

@@ -26,8 +26,9 @@ def check_draw(size: Any, scheme: Any, n: int, seed: Any, argument: str = "size"
 
 def check_scheme(scheme: Any) -> None:
     """Raise unless the scheme is one of the four."""
-    if scheme not in SCHEMES:
-        raise InputError(f"scheme={scheme!r} is not known; give one of {', '.join(map(repr, SCHEMES))}")
+    if not isinstance(scheme, str) or scheme not in SCHEMES:
+        what = repr(scheme) if scheme is None or isinstance(scheme, str) else f"a {type(scheme).__name__}"
+        raise InputError(f"scheme={what[:60]} is not known; give one of {', '.join(map(repr, SCHEMES))}")
 
 
 def checked_scores(scores: Any) -> da.Array:

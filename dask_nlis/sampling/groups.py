@@ -169,7 +169,7 @@ def check_groups(labels: tuple[Label, ...], sizes: Sequence[int], scheme: str, p
     for label, size, part in zip(labels, sizes, parts, strict=True):
         if size and not part.n_positive:
             raise InputError(f"all scores of the group {label!r} are zero; give size[{label!r}]=0")
-        check_enough(part, size, scheme, f"size[{label!r}]")
+        check_enough(part.n_positive, size, scheme, f"size[{label!r}]")
 
 
 def joined(labels: tuple[Label, ...], plans: Mapping[int, Plan], samples: Mapping[int, Sample], n_rows: int) -> Sample:

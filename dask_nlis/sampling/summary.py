@@ -34,7 +34,11 @@ def hold(lazy: da.Array) -> tuple[da.Array, tempfile.TemporaryDirectory[str] | N
     if phase.fits_in_memory(8 * lazy.shape[0]):
         return phase.held(lazy, "nlis-score", n_rows=lazy.shape[0]), None
     written, read, folder = scratch_scores(lazy, "nlis-score")
-    phase.blocks_of(written, "nlis-score", n_rows=lazy.shape[0])
+    try:
+        phase.blocks_of(written, "nlis-score", n_rows=lazy.shape[0])
+    except BaseException:
+        folder.cleanup()
+        raise
     return read, folder
 
 
@@ -86,10 +90,10 @@ def check_scores(parts: list[Summary]) -> None:
         raise InputError(f"all {n_rows:,} scores are zero, so no row can be drawn; check the matrix behind them")
 
 
-def check_enough(summary: Summary, n_draws: int, scheme: str, argument: str = "size") -> None:
+def check_enough(n_positive: int, n_draws: int, scheme: str, argument: str = "size") -> None:
     """Raise when rows are drawn once each and too few have positive scores."""
-    if scheme in DISTINCT and n_draws > summary.n_positive:
+    if scheme in DISTINCT and n_draws > n_positive:
         raise InputError(
-            f"{argument}={n_draws:,} exceeds the {summary.n_positive:,} positive scores, and {scheme} draws each row "
-            f"once; give {argument} <= {summary.n_positive:,}"
+            f"{argument}={n_draws:,} exceeds the {n_positive:,} positive scores, and {scheme} draws each row "
+            f"once; give {argument} <= {n_positive:,}"
         )

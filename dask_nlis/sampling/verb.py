@@ -126,21 +126,25 @@ def draw(
     return _draw_groups(lazy, labels, size, scheme, blend, min_per_group or 0, chosen)
 
 
-def draw_stage(lazy: da.Array, n_draws: int, scheme: str, seed: int, stage: int, mix: float = 0.0) -> Sample:
+def draw_stage(
+    lazy: da.Array, n_draws: int, scheme: str, seed: int, stage: int, mix: float = 0.0, argument: str = "size"
+) -> Sample:
     """Draw from checked scores in a stage of a design: stages of one seed are independent."""
     held, folder = hold(lazy)
     try:
-        return _named(draw_held(held, n_draws, scheme, seed, stage, mix), lazy)
+        return _named(draw_held(held, n_draws, scheme, seed, stage, mix, argument), lazy)
     finally:
         if folder is not None:
             folder.cleanup()
 
 
-def draw_held(held: da.Array, n_draws: int, scheme: str, seed: int, stage: int, mix: float = 0.0) -> Sample:
+def draw_held(
+    held: da.Array, n_draws: int, scheme: str, seed: int, stage: int, mix: float = 0.0, argument: str = "size"
+) -> Sample:
     """Draw as `draw_stage` from scores that are held already, by `hold` or in a store."""
     summary = carry_out(held, {0: summary_of(held.numblocks[0])})[0]
     check_scores([summary])
-    check_enough(summary, n_draws, scheme)
+    check_enough(summary.n_positive, n_draws, scheme, argument)
     plan = Plan(scheme, n_draws, mix, seed, stage, summary)
     return carry_out(held, {0: DESIGNS[scheme](plan)})[0]
 

@@ -20,7 +20,7 @@ from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import gradient_rows, matrix_rows
 from dask_nlis.scores.influence import gradient_lengths
-from dask_nlis.scores.leverage import shared_whitener
+from dask_nlis.scores.leverage import at_most_one, shared_whitener
 
 #: Shares that should sum to 1 may miss it by rounding.
 _ROUNDING = 1e-9
@@ -72,8 +72,9 @@ def blend(scores: Sequence[Any], shares: Sequence[float], *, totals: Sequence[fl
         sums = _numbers("totals", totals, k)
         if not min(sums) > 0:
             raise InputError(f"totals hold {min(sums):g}; give positive sums, such as factor.rank")
-    factors = tuple(share / total for share, total in zip(mixed, sums, strict=True))
-    lazy = da.map_blocks(_mixed, *arrays, factors=factors, dtype=np.float64, meta=np.empty(0), token="nlis-score")
+    lazy = da.map_blocks(
+        _mixed, *arrays, shares=mixed, totals=tuple(sums), dtype=np.float64, meta=np.empty(0), token="nlis-score"
+    )
     names = next((found for each in opened if (found := column_names(each.array)) is not None), None)
     return give_back(opened[0].container, lazy if names is None else name_columns(lazy, names), "blend", "nlis-score")
 
@@ -122,10 +123,12 @@ def _total(held: da.Array, k: int) -> float:
     bad = next((row for row, _ in parts if row >= 0), None)
     if bad is not None:
         raise InputError(f"scores[{k}] is negative or not finite at row {bad}; give finite scores >= 0")
-    total = float(kernel.exact_total(kernel.merge_sums([sums for _, sums in parts])))
-    if not 0 < total < np.inf:
-        raise InputError(f"scores[{k}] sum to {total:g}; give scores with a positive, finite sum")
-    return total
+    exact = kernel.exact_total(kernel.merge_sums([sums for _, sums in parts]))
+    if not 0 < exact <= np.finfo(np.float64).max:
+        raise InputError(
+            f"scores[{k}] sum to {'more than float64 holds' if exact else 0}; give scores with a positive, finite sum"
+        )
+    return float(exact)
 
 
 def _block_sums(scores: np.ndarray, start: int) -> tuple[int, dict[int, tuple[int, int]]]:
@@ -135,9 +138,11 @@ def _block_sums(scores: np.ndarray, start: int) -> tuple[int, dict[int, tuple[in
     return -1, kernel.exponent_sums(scores)
 
 
-def _mixed(*blocks: np.ndarray, factors: tuple[float, ...]) -> np.ndarray:
+def _mixed(*blocks: np.ndarray, shares: tuple[float, ...], totals: tuple[float, ...]) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return np.asarray(sum(factor * block for factor, block in zip(factors, blocks, strict=True) if factor))
+        # Divided first: a share over a total below the normal numbers is infinite.
+        parts = (share * (block / total) for share, total, block in zip(shares, totals, blocks, strict=True) if share)
+        return np.asarray(sum(parts))
 
 
 class Share(NamedTuple):
@@ -164,6 +169,7 @@ def lazy_mixture(
         tangent=None if tangent is None else tangent.rule,
         whiteners=[shared_whitener(factor) for factor in factors],
         share=share,
+        tolerance=factors[0].score_tolerance,
     )
     return one_a_row(dual, lazy)
 
@@ -178,11 +184,12 @@ def mixture_block(
     tangent: Tangent | None,
     whiteners: list[tuple[np.ndarray, np.ndarray | None]],
     share: Share,
+    tolerance: float,
 ) -> np.ndarray:
     """Mixed scores of one block, (m,)."""
     device = choose(job.device)
     dual, other = ([None if part is None else device.put(part) for part in pair] for pair in whiteners)
-    out = np.zeros(len(x))
+    out, found_leverage = np.zeros(len(x)), np.zeros(len(x))
     found = Finding()
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
@@ -191,11 +198,13 @@ def mixture_block(
             finding = leaf.finding
             if share.leverage:
                 rows, finding = matrix_rows(leaf, job)
-                out[leaf.place] += share.leverage * np.minimum(device.fetch(leverage(rows, *dual)), 1.0)
+                found_leverage[leaf.place] = device.fetch(leverage(rows, *dual))
+                out[leaf.place] += share.leverage * np.minimum(found_leverage[leaf.place], 1.0)
             if share.influence and tangent is not None:
                 out[leaf.place] += share.influence * device.fetch(
                     gradient_lengths(gradient_rows(leaf, tangent), *other)
                 )
             found = found.plus(finding)
     check_finite(found.plus(overflow(out, int(start))), job.names)
+    at_most_one(found_leverage, tolerance, int(start))
     return out

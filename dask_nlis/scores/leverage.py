@@ -119,9 +119,14 @@ def leverage_block(
             out[leaf.place] = device.fetch(leverage(rows, *target))
             found = found.plus(finding)
     check_finite(found.plus(overflow(out, int(start))), job.names)
-    if out.max(initial=0.0) > 1 + tolerance:
-        row = int(start) + int(np.argmax(out))
+    return at_most_one(out, tolerance, int(start))
+
+
+def at_most_one(found: np.ndarray, tolerance: float, start: int) -> np.ndarray:
+    """Leverages (m,) of rows from `start` on, clipped to 1; raises where that is more than rounding."""
+    if found.max(initial=0.0) > 1 + tolerance:
+        row = start + int(np.argmax(found))
         raise NonFiniteError(
-            f"leverage {out.max():.6g} of row {row} exceeds 1: X or y changed since factorize; factorize again"
+            f"leverage {found.max():.6g} of row {row} exceeds 1: X or y changed since factorize; factorize again"
         )
-    return np.minimum(out, 1.0)
+    return np.minimum(found, 1.0)

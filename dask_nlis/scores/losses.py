@@ -8,7 +8,7 @@ import numpy as np
 from dask_nlis.device import Device, choose
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import give_back
-from dask_nlis.matrix import Dual, Finding, Job, Reference, TallMatrix, as_matrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix import Dual, Finding, Job, Plain, TallMatrix, as_matrix, check_finite, leaves, map_blocks
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import Leaf, naming_rows
@@ -59,10 +59,8 @@ def loss_scores(A: Any) -> Any:
 def check_has_loss(matrix: TallMatrix, verb: str) -> None:
     """Raise unless the rows of a matrix have a loss: a problem, a theta and labels."""
     if not isinstance(matrix.rule, Dual):
-        kind = "a reference matrix" if isinstance(matrix.rule, Reference) else "a plain array"
-        raise InputTypeError(
-            f"A is {kind}, without theta, so that {verb} knows no loss; give dual_matrix(problem, X, y, theta=...)"
-        )
+        kind = "a plain array" if isinstance(matrix.rule, Plain) else f"a {type(matrix.rule).__name__.lower()} matrix"
+        raise InputTypeError(f"A is {kind}, of which {verb} knows no loss; give dual_matrix(problem, X, y, theta=...)")
     if not matrix.has_labels:
         raise InputError(
             f"A has no labels, so that {verb} knows no loss; give y to dual_matrix(problem, X, y, theta=...)"
