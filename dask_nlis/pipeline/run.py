@@ -1,11 +1,8 @@
 """One job from data to fit: stages of scores and draws -> refit -> total loss and certificate."""
 
 import os
-import platform
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -17,6 +14,7 @@ from dask_nlis.intake import take_in
 from dask_nlis.kernels.numbers import is_number, is_whole
 from dask_nlis.matrix import TallMatrix, check_has_curvature, reference_matrix
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn, take_drawn
+from dask_nlis.pipeline.manifest import begun, completed
 from dask_nlis.pipeline.once import scored_once
 from dask_nlis.pipeline.run_noun import Run
 from dask_nlis.pipeline.shelf import Shelf
@@ -25,7 +23,7 @@ from dask_nlis.problem import Problem, check_theta, set_for
 from dask_nlis.sample import Sample
 from dask_nlis.sampling import check_draw
 from dask_nlis.scores import checked_shares
-from dask_nlis.store import FORMAT, check_free
+from dask_nlis.store import check_free
 
 SCORES = ("two-stage", "leverage", "norm", "influence")
 
@@ -180,7 +178,7 @@ def run(
     if path is not None:
         problem.to_dict()  # raises for users' functions, which could not be stored at the end
 
-    manifest = _manifest(reference, design, scores, one, target)
+    manifest = begun(reference, design, scores, one, target)
     shelf = Shelf(path, manifest)
     with ExitStack() as scratch:
         if scores == "two-stage":
@@ -190,18 +188,10 @@ def run(
         sample, taken = _grown(staged, design, X, y, sample_weight, target)
     fit = fit_drawn(problem, sample, taken, reference.source.names, start=staged.matrix.theta)
     (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None])
-    reads = staged.reads | {"total loss": 1}
     found = None
     if staged.factor is not None:
         found = certified(_of_taken(staged.matrix, taken), staged.factor, sample, Points(None, fit.theta))
-    manifest |= {"state": "complete", "reads": reads, "n_dropped": n_dropped, "total_loss": float(loss)}
-    manifest |= {
-        "size": sample.n_draws,
-        "theta": _listed(staged.matrix.theta),
-        "shares": staged.shares and list(staged.shares),
-    }
-    manifest |= {"pilot_size": _pilot_size(staged, design), "stages": _sizes(staged, sample)}
-    manifest |= {"why_one_stage": staged.why, "finished": _now()}
+    manifest = completed(manifest, staged, design, sample, float(loss), n_dropped)
     done = Run(
         problem=problem,
         factor=staged.factor,
@@ -252,19 +242,6 @@ def _of_taken(matrix: TallMatrix, taken: Drawn) -> TallMatrix:
     return TallMatrix(take_in(taken.X, taken.y, taken.weight), matrix.rule, matrix.missing, matrix.device)
 
 
-def _sizes(staged: Staged, sample: Sample) -> list[int]:
-    """Rows that each stage was to bring."""
-    earlier = [each.sample.n_draws for each in staged.earlier]
-    return [*earlier, sample.n_draws - sum(earlier)]
-
-
-def _pilot_size(staged: Staged, design: Design) -> int | None:
-    """Rows of the pilot: those of the first stage, or rows drawn besides."""
-    if staged.pilot is None:
-        return None
-    return staged.earlier[0].sample.n_draws if staged.earlier else design.first
-
-
 def _target(size: Any, epsilon: Any, scores: str) -> float | None:
     """The epsilon that size="auto" is to reach; None for a size that is given."""
     if not isinstance(size, str) or size != "auto":
@@ -288,43 +265,3 @@ def _first_size(problem: Problem, n: int, d: int) -> int:
     """Where size="auto" starts: room for a pilot four times over, and no more than it may end at."""
     p = problem.model.n_parameters(d)
     return max(1, min(n // 2, max(_AUTO_START * p, 4 * least_rows(problem, d))))
-
-
-def _listed(theta: np.ndarray | None) -> list[float] | None:
-    return None if theta is None else [float(v) for v in theta]
-
-
-def _manifest(
-    matrix: TallMatrix, design: Design, scores: str, theta: np.ndarray | None, epsilon: float | None
-) -> dict[str, Any]:
-    source = matrix.source
-    return {
-        "format": FORMAT,
-        "state": "running",
-        "data": {
-            "n_rows": source.n_rows,
-            "n_columns": source.n_columns,
-            "dtype": str(source.x.dtype),
-            "feature_names": list(source.names),
-            "token": source.token,
-            "block_rows": max(source.chunks),
-            "n_blocks": len(source.chunks),
-        },
-        "problem": repr(matrix.problem),
-        "theta": _listed(theta),
-        "size": design.size,
-        "epsilon": epsilon,
-        "seed": design.seed,
-        "scheme": design.scheme,
-        "scores": scores,
-        "rounds": design.rounds,
-        "missing": matrix.missing,
-        "device": matrix.device,
-        "versions": {name: version(name) for name in ("dask-nlis", "dask", "distributed", "numpy", "scipy", "zarr")}
-        | {"python": platform.python_version()},
-        "started": _now(),
-    }
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
