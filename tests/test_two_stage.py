@@ -118,6 +118,12 @@ ONE = {
         {"size": 400},
         "the pilot fit is not ok: ",
     ),
+    "a network and separable labels": (
+        nlis.Problem(nlis.ReluNetwork(1), nlis.LogisticLoss()),
+        (X[:, 0] > 0).astype(float),
+        {"size": 400},
+        "the pilot fit is not ok: no finite optimum",
+    ),
     "one class": (
         nlis.Problem(nlis.Linear(), nlis.LogisticLoss(), constraint=nlis.Ball(3.0)),
         np.zeros(2000),

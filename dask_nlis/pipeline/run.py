@@ -63,8 +63,8 @@ def run(
     1 / (1 - (1 - pi_1)(1 - pi_2)), and `size` is the expected number of distinct rows. Other schemes are pooled by the
     balance heuristic, where a row drawn twice counts twice. Where a quarter of the rows is too few for a fit (five rows a
     parameter; two more rows than parameters in a bounded set) the first stage takes so many, up to half of all;
-    beyond that, or where its fit is not ok (but for a network's that ends in a kink), all rows are drawn in one stage by reference leverage, and
-    `Run.why_one_stage` says so.
+    beyond that, or where its fit is not ok, all rows are drawn in one stage by reference leverage, and
+    `Run.why_one_stage` says so. A fit that is merely not stationary serves: those of networks end in kinks.
 
     Parameters
     ----------

@@ -20,11 +20,10 @@ from dask_nlis.factor import Factor, factorize, factorize_together
 from dask_nlis.intake import default_names
 from dask_nlis.losses import AbsoluteError, LogisticLoss
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
-from dask_nlis.models import DeepReluNetwork, ReluNetwork
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn, take_drawn
 from dask_nlis.pipeline.shelf import Shelf, check_total, look_at
 from dask_nlis.problem import Problem, loss_gradients, set_for
-from dask_nlis.refit import Fit
+from dask_nlis.refit import STATIONARY, Fit
 from dask_nlis.sample import Sample, pool
 from dask_nlis.sampling import Stage, check_enough, draw_beside, draw_held, hold
 from dask_nlis.scores import Share, gradient_lengths, lazy_leverage, lazy_mixture
@@ -192,11 +191,10 @@ def _rough(problem: Problem, sample: Sample, taken: Drawn, names: tuple[str, ...
 
 
 def _serves(fit: Fit) -> bool:
-    """Whether rows may be scored at a fit: it is ok, or of a network and ends in a kink, where no slope vanishes."""
-    network = isinstance(fit.problem.model, ReluNetwork | DeepReluNetwork)
-    constraint = set_for(fit.problem, len(fit.feature_names)) if network else None
+    """Whether rows may be scored at a fit: it is ok, or merely not stationary, as in a kink, where no slope vanishes."""
+    constraint = set_for(fit.problem, len(fit.feature_names))
     inside = constraint is None or constraint.contains(fit.theta)
-    return fit.ok or (network and inside and bool(np.isfinite(fit.stationarity)))
+    return fit.ok or (inside and STATIONARY < fit.stationarity < np.inf)
 
 
 def _bends(problem: Problem, taken: Drawn, theta: np.ndarray) -> bool:

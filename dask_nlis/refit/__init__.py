@@ -2,6 +2,6 @@
 
 from dask_nlis.refit.fit import Fit
 from dask_nlis.refit.refit_with import refit_with
-from dask_nlis.refit.verb import fit_rows, refit
+from dask_nlis.refit.verb import STATIONARY, fit_rows, refit
 
-__all__ = ["Fit", "fit_rows", "refit", "refit_with"]
+__all__ = ["STATIONARY", "Fit", "fit_rows", "refit", "refit_with"]

@@ -20,7 +20,7 @@ from dask_nlis.refit.solvers import gauss_newton, project, spectral_projected_gr
 from dask_nlis.sample import Sample
 
 #: A fit is stationary when its local quadratic promises less than this share of the loss.
-_STATIONARY = 1e-8
+STATIONARY = 1e-8
 
 #: Change of a linear predictor by a further step that is none of rounding; of rows that escape it is about 1.
 _ESCAPES = 0.1
@@ -247,7 +247,7 @@ def _best(objective: Objective, starts: list[np.ndarray]) -> np.ndarray:
             warm = spectral_projected_gradient(objective, constraint, ends[-1])
             ends += [warm, gauss_newton(objective, constraint, warm)]
             before, sight = sight, _promised(objective, ends[-1])
-            if sight <= _STATIONARY or (turn + 1 >= _ROUNDS and not sight < before / 2):
+            if sight <= STATIONARY or (turn + 1 >= _ROUNDS and not sight < before / 2):
                 break
     # Later candidates win ties: an end point is at least as polished as what it came from.
     return min(reversed(ends), key=whole.value)
@@ -296,7 +296,7 @@ def _checked(
     stationarity = _promised(objective, theta)
     if not np.isfinite(stationarity):
         reasons.append("theta, its loss or its gradient is not finite")
-    elif stationarity > _STATIONARY:
+    elif stationarity > STATIONARY:
         kink = isinstance(problem.model, ReluNetwork | DeepReluNetwork)
         reasons.append(
             f"not stationary: a further decrease of {stationarity:.1e} of the loss is in sight"
