@@ -11,7 +11,7 @@ takes. Oracles, scored at the unknown fit on all rows: the paper's nonlinear lev
 1.1 times the length of the fit on all rows) and the same scheme for all; budgets are expected distinct rows.
 Shown is log((L - L*) / L*): medians over seeds, and their standard errors. Variants: stratified draws; rows shuffled first, a
 control where the order of rows carries nothing; free of the ball; a steeper activation; a ReLU network on drawings.
-Needs pandas (the extra `dataframe`).
+Needs pandas and matplotlib (the extras `dataframe` and `plot`).
 """
 
 import functools

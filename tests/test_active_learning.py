@@ -4,42 +4,33 @@ Uses the functions of examples/active_learning.py. The decisive cells are slow: 
 which the thresholds leave three standard errors.
 """
 
-import importlib.util
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+import scripts
 
 import dask_nlis as nlis
 
 pytestmark = pytest.mark.adapters
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 SEEDS = 40
 SIZE = {"california": 180, "diamonds": 200, "california, ranked": 180}
 
 
 @pytest.fixture
-def example(monkeypatch):
+def example():
     """The example as a module; it needs pandas and matplotlib."""
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib")
-    monkeypatch.syspath_prepend(EXAMPLES)
-    return loaded()
-
-
-@cache
-def loaded():
-    spec = importlib.util.spec_from_file_location("active_learning", EXAMPLES / "active_learning.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.example("active_learning")
 
 
 @cache
 def decisive(name):
-    return loaded().experiment(name, SEEDS, [SIZE[name]], ("uniform", "label-free", "all labels"))
+    return scripts.example("active_learning").experiment(
+        name, SEEDS, [SIZE[name]], ("uniform", "label-free", "all labels")
+    )
 
 
 def test_one_round_asks_for_the_labels_of_its_budget_and_fits_what_compare_fits(example):

@@ -1,18 +1,13 @@
 """What standard errors are worth: samples drawn again and again, fits counted that their intervals cover."""
 
-import importlib.util
-from pathlib import Path
-
 import dask
 import numpy as np
 import pytest
+import scripts
 
 import dask_nlis as nlis
 
-_path = Path(__file__).parents[1] / "examples" / "coverage.py"
-_spec = importlib.util.spec_from_file_location("example_coverage", _path)
-coverage = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(coverage)
+coverage = scripts.example("coverage")
 
 
 @pytest.fixture(autouse=True)

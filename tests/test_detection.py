@@ -1,35 +1,25 @@
 """What the example of detection claims: the loss finds wrong labels, leverage spoiled images."""
 
-import importlib.util
-import sys
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+import scripts
 from scipy.optimize import approx_fprime
 from sklearn.metrics import roc_auc_score
 
 import dask_nlis as nlis
 
-ROOT = Path(__file__).parents[1]
 
 
 @cache
 def example():
-    spec = importlib.util.spec_from_file_location("example_detection", ROOT / "examples" / "detection.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return scripts.example("detection")
 
 
 def test_its_images_are_those_of_the_tests_made_small():
-    spec = importlib.util.spec_from_file_location("train", ROOT / "tests" / "data" / "train_quickdraw.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    full = script.load()
-    with np.load(ROOT / "examples" / "data" / "quickdraw_fish_bicycle_10x10.npz", allow_pickle=False) as stored:
+    full = scripts.training().load()
+    with np.load(scripts.EXAMPLES / "data" / "quickdraw_fish_bicycle_10x10.npz", allow_pickle=False) as stored:
         small, labels = stored["images"], stored["labels"]
     assert (small.shape, small.dtype) == ((6000, 10, 10), np.uint8)
     assert np.abs(small.reshape(6000, -1) - 255 * full.X).max() <= 0.5 + 1e-9

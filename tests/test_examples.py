@@ -1,30 +1,22 @@
 """The examples run, say what they promise, and are listed with the sources of their data."""
 
-import importlib.util
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from scripts import EXAMPLES, example
 
 import dask_nlis as nlis
 from dask_nlis.datasets.california import FEATURES
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-
-
-def _load(name):
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
 
 def _run(*arguments):
-    return CliRunner().invoke(_load("california").main, [*map(str, arguments), "--size", "100"], catch_exceptions=False)
+    return CliRunner().invoke(
+        example("california").main, [*map(str, arguments), "--size", "100"], catch_exceptions=False
+    )
 
 
 def test_california_prints_run_fit_excess_loss_and_ten_rows():
@@ -51,7 +43,7 @@ def test_california_keeps_its_run_in_a_folder_and_overwrites_none(tmp_path):
 
 
 def test_accuracy_prints_a_table_and_fails_when_a_method_is_behind(monkeypatch):
-    accuracy = _load("benchmarks/accuracy")
+    accuracy = example("benchmarks/accuracy")
     arguments = ["--rows", "200", "--columns", "8", "--seeds", "2"]
     result = CliRunner().invoke(accuracy.main, arguments, catch_exceptions=False)
     header, columns, *table, verdict = result.output.splitlines()
@@ -75,7 +67,7 @@ def test_accuracy_prints_a_table_and_fails_when_a_method_is_behind(monkeypatch):
 
 def test_coverage_prints_a_line_for_each_model_and_design():
     arguments = ["--samples", "3", "--data", "synthetic"]
-    result = CliRunner().invoke(_load("coverage").main, arguments, catch_exceptions=False, env={"COLUMNS": "100"})
+    result = CliRunner().invoke(example("coverage").main, arguments, catch_exceptions=False, env={"COLUMNS": "100"})
     assert result.exit_code == 0
     lines = [line for line in result.output.splitlines() if " % " in line and "│" in line]
     assert len(lines) == 10
@@ -83,7 +75,7 @@ def test_coverage_prints_a_line_for_each_model_and_design():
 
 
 def test_detection_prints_areas_and_fails_where_a_score_does_not_find_what_it_should(monkeypatch):
-    detection = _load("detection")
+    detection = example("detection")
     arguments = ["--seeds", "1", "--size", "500", "--data", "digits"]
     result = CliRunner().invoke(detection.main, arguments, catch_exceptions=False)
     lines = result.output.splitlines()
@@ -117,7 +109,7 @@ def test_every_example_and_data_file_is_listed_in_the_readme():
 @pytest.mark.adapters
 def test_two_stage_prints_a_table_and_how_the_default_does_against_every_column():
     pytest.importorskip("pandas")
-    two_stage = _load("two_stage")
+    two_stage = example("two_stage")
     arguments = ["--seeds", "3", "--data", "insurance", "--variant", "stratified", "--variant", "free"]
     ran = subprocess.run([sys.executable, two_stage.__file__, *arguments], capture_output=True, text=True, check=True)
     rows = [line for line in ran.stdout.splitlines() if "insurance" in line and "│" in line]
@@ -133,7 +125,7 @@ def test_two_stage_prints_a_table_and_how_the_default_does_against_every_column(
 @pytest.mark.adapters
 def test_the_paper_s_figure_is_drawn_and_its_medians_are_printed(tmp_path):
     plt = pytest.importorskip("matplotlib.pyplot")
-    figure = _load("paper_figure1")
+    figure = example("paper_figure1")
     arguments = ["--seeds", "2", "--data", "insurance", "--folder", str(tmp_path)]
     ran = subprocess.run([sys.executable, figure.__file__, *arguments], capture_output=True, text=True, check=True)
     assert [path.name for path in tmp_path.iterdir()] == ["figure1_insurance.png"]

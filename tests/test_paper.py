@@ -4,12 +4,11 @@ Medians of the log excess loss over 200 seeds; the thresholds leave three standa
 difference was measured at 100 to 500 seeds. Uses the functions of examples/paper_figure1.py.
 """
 
-import importlib.util
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+import scripts
 
 import dask_nlis as nlis
 
@@ -24,11 +23,7 @@ def example():
     """The example as a module; it needs pandas and matplotlib."""
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib")
-    place = Path(__file__).parents[1] / "examples" / "paper_figure1.py"
-    spec = importlib.util.spec_from_file_location("paper_figure1", place)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.example("paper_figure1")
 
 
 @cache

@@ -6,22 +6,20 @@ fast suite is that of every third row (2,000 of 6,000), in blocks of fewer rows 
 rows and train again.
 """
 
-import importlib.util
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import dask
 import dask.array as da
 import numpy as np
 import pytest
+import scripts
 from scipy.optimize import lsq_linear
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 import dask_nlis as nlis
 
-SCRIPT = Path(__file__).parent / "data" / "train_quickdraw.py"
 MODEL = nlis.ReluNetwork(10)
 PROBLEM = nlis.Problem(MODEL, nlis.LogisticLoss())
 DECAY = 5e-4
@@ -31,10 +29,7 @@ D, M = 100, 10
 @cache
 def script():
     """The training script as a module."""
-    spec = importlib.util.spec_from_file_location("train_quickdraw", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.training()
 
 
 class Trained(NamedTuple):

@@ -1,25 +1,19 @@
 """Networks refitted in the paper's set on drawings, against the minimum that a weight decay finds on its sphere."""
 
-import importlib.util
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
+import scripts
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 import dask_nlis as nlis
 
-SCRIPT = Path(__file__).parent / "data" / "train_quickdraw.py"
-
 
 @pytest.fixture(scope="module")
 def pixels():
-    spec = importlib.util.spec_from_file_location("train_quickdraw", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.load()
+    return scripts.training().load()
 
 
 def decayed(model, X, y, w, decay, seed):

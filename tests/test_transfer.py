@@ -4,39 +4,28 @@ Uses the functions of examples/transfer.py: mean log excess loss on the target o
 standard errors.
 """
 
-import importlib.util
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+import scripts
 
 pytestmark = pytest.mark.adapters
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 SPLITS = 12
 
 
 @pytest.fixture
-def example(monkeypatch):
+def example():
     """The example as a module; it needs pandas and matplotlib."""
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib")
-    monkeypatch.syspath_prepend(EXAMPLES)
-    return loaded()
-
-
-@cache
-def loaded():
-    spec = importlib.util.spec_from_file_location("transfer", EXAMPLES / "transfer.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return scripts.example("transfer")
 
 
 @cache
 def found(name):
-    return loaded().experiment(name, SPLITS, (100,))
+    return scripts.example("transfer").experiment(name, SPLITS, (100,))
 
 
 def test_splits_share_no_row_and_the_clear_diamonds_lie_apart(example):

@@ -1,21 +1,15 @@
 """Decisive cells of `examples/two_stage.py`: the default against the paper's scores at the unknown optimum."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-_path = Path(__file__).parents[1] / "examples" / "two_stage.py"
-_spec = importlib.util.spec_from_file_location("example_two_stage", _path)
+import scripts
 
 
 @pytest.fixture(scope="module")
 def example():
     pytest.importorskip("pandas")
-    module = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(module)
-    return module
+    pytest.importorskip("matplotlib")
+    return scripts.example("two_stage")
 
 
 @pytest.mark.slow
