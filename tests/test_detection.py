@@ -11,7 +11,6 @@ from sklearn.metrics import roc_auc_score
 import dask_nlis as nlis
 
 
-
 @cache
 def example():
     return scripts.example("detection")
