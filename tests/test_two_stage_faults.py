@@ -131,6 +131,7 @@ def test_a_job_that_fails_leaves_no_scratch_and_no_finished_run(reads, tmp_path,
             nlis.open_run(tmp_path / "run")
 
 
+@pytest.mark.adapters
 @pytest.mark.parametrize("container", ["pandas", "xarray"])
 def test_runs_with_scores_in_a_container_compare(container):
     library = pytest.importorskip(container)
