@@ -45,6 +45,16 @@ def test_errors_and_coverage_over_800_samples(rows, model, scheme):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", coverage.MODELS)
+def test_intervals_of_a_run_in_two_stages_cover_the_fit_to_all_rows(model):
+    all_rows = coverage.population("california", model)
+    ratio, covered = coverage.simulated(all_rows, "two stages", 50 * len(all_rows.full.theta), 400)
+    assert 0.93 <= ratio.mean() <= 1.1
+    assert 0.93 <= covered.mean() <= 0.97
+    assert covered.min() >= 0.88
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", coverage.MODELS)
 def test_a_few_rows_carry_a_coefficient_that_uniform_samples_miss(model):
     all_rows = coverage.population("california", model)
     size = 50 * len(all_rows.full.theta)

@@ -70,7 +70,7 @@ def test_coverage_prints_a_line_for_each_model_and_design():
     result = CliRunner().invoke(example("coverage").main, arguments, catch_exceptions=False, env={"COLUMNS": "100"})
     assert result.exit_code == 0
     lines = [line for line in result.output.splitlines() if " % " in line and "│" in line]
-    assert len(lines) == 10
+    assert len(lines) == 12
     assert sum("uniform" in line for line in lines) == 2
 
 

@@ -15,13 +15,16 @@ Secant = Callable[[Array], Array]
 
 def interval(lower: object, upper: object) -> tuple[float, float]:
     """Return both ends as floats, or raise unless lower <= upper holds and a finite t lies between."""
-    for name, end in (("lower", lower), ("upper", upper)):
-        if not is_number(end):
-            raise InputTypeError(f"secant_bounds {name}={end!r} is {type(end).__name__}; give a number or an infinity")
-    low, high = float(lower), float(upper)  # type: ignore[arg-type]
+    low, high = (_end(name, end) for name, end in (("lower", lower), ("upper", upper)))
     if not (low <= high and low < math.inf and high > -math.inf):
         raise InputError(f"secant_bounds lower={low:g}, upper={high:g} is no interval; give lower <= upper")
     return low, high
+
+
+def _end(name: str, value: object) -> float:
+    if not is_number(value):
+        raise InputTypeError(f"secant_bounds {name}={value!r} is {type(value).__name__}; give a number or an infinity")
+    return float(value)
 
 
 def distances(lower: float, upper: float) -> tuple[float, float]:

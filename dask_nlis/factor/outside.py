@@ -1,19 +1,20 @@
 """Rows of another matrix beside a factor: whether they may be compared, and how much of them it has never seen."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.base import tokenize
 
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, MatrixMismatchError
 from dask_nlis.factor.sums import shared
 from dask_nlis.kernels.complement import outside_share
-from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, leaves, map_blocks
-from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix import Finding, Job, TallMatrix, map_blocks
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import matrix_rows
+from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+
+Array = Any
 
 
 def difference(a: Sequence[str], b: Sequence[str]) -> str:
@@ -29,7 +30,7 @@ def check_comparable(matrix: TallMatrix, columns: Sequence[str], rule_token: str
     apart = difference(matrix.columns, columns)
     if apart:
         raise InputError(f"A and the factor have {apart}; give the factor of a matrix with the same columns")
-    if tokenize(matrix.rule) != rule_token:
+    if matrix.rule_token != rule_token:
         raise MatrixMismatchError(
             "the factor belongs to a matrix with another problem or theta; make both matrices with the same ones"
         )
@@ -55,12 +56,9 @@ def outside_block(
     """Outside share of the rows of one block, (m,)."""
     device = choose(job.device)
     target = device.put(outward)
-    out = np.zeros(len(x))
-    found = Finding()
-    with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
-            rows, finding = matrix_rows(leaf, job)
-            out[leaf.place] = device.fetch(outside_share(rows, target))
-            found = found.plus(finding)
-    check_finite(found.plus(overflow(out, int(start))), job.names)
-    return out
+
+    def values(leaf: Leaf) -> tuple[Array, Finding]:
+        rows, finding = matrix_rows(leaf, job)
+        return outside_share(rows, target), finding
+
+    return row_values(x, y, weight, start, job, device, values)

@@ -222,6 +222,27 @@ def _check_slopes(rule: Dual, leaf: Leaf, y: Array) -> None:
     )
 
 
+def row_values(
+    x: np.ndarray,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    job: Job,
+    device: Device,
+    values: Callable[[Leaf], tuple[Array, Finding]],
+) -> np.ndarray:
+    """One value for each row of a block, (m,) on the host, and finite: `values` gives those of a leaf and its finding."""
+    out = np.zeros(len(x))
+    found = Finding()
+    with np.errstate(all="ignore"):
+        for leaf in leaves(x, y, weight, int(start), job, device):
+            value, finding = values(leaf)
+            out[leaf.place] = device.fetch(value)
+            found = found.plus(finding)
+    check_finite(found.plus(overflow(out, int(start))), job.names)
+    return out
+
+
 def rows_block(x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, *, job: Job) -> np.ndarray:
     """Rows of the matrix for one block, (m, p) on the host."""
     device = choose(job.device)

@@ -5,7 +5,7 @@ from typing import Any
 from dask_nlis.factor import Factor, factorize, factorize_together
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
 from dask_nlis.pipeline.pilot import rough_fit
-from dask_nlis.pipeline.shelf import Shelf, check_total, look_at
+from dask_nlis.pipeline.shelf import Keep, check_total, look_at
 from dask_nlis.pipeline.stages import Design, Staged
 from dask_nlis.refit import Fit
 from dask_nlis.scores import lazy_influence, lazy_leverage, lazy_norms
@@ -19,7 +19,7 @@ def scored_once(
     options: dict[str, Any],
     scores: str,
     theta: Any,
-    shelf: Shelf,
+    keep: Keep,
 ) -> Staged:
     """Score all rows once by leverage, norm or influence. Reads X twice where the factor takes one, and for a pilot twice more."""
     problem = reference.problem
@@ -45,9 +45,9 @@ def scored_once(
         tangent = tangent_matrix(problem, X, y, theta=theta, **options)
         (factor, second), reads["factor"] = factorize_together([dual, tangent])
         lazy = lazy_influence(tangent, second)
-    kept = shelf.keep(lazy, dual)
+    kept = keep(lazy, dual)
     reads["scores"] = 1
     if factor is not None and scores == "leverage":
-        check_total(shelf.records, factor)
-    n_rows = dual.shape[0] if design.target is None else sum(look.n_positive for look in look_at(kept))
+        check_total(kept.records, factor)
+    n_rows = dual.shape[0] if design.target is None else sum(look.n_positive for look in look_at(kept.scores))
     return Staged(dual, factor, kept, (), pilot, reads, None, "", 0 if pilot is None else 1, n_rows)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,14 @@ import numpy as np
 from dask_nlis import phase
 from dask_nlis.diagnostics import Points, certified, realised_epsilon, summed_losses
 from dask_nlis.errors import InputError, InputTypeError, NlisWarning
-from dask_nlis.intake import take_in
+from dask_nlis.intake import give_back, take_in
 from dask_nlis.kernels.numbers import is_number, is_whole
 from dask_nlis.matrix import TallMatrix, check_has_curvature, reference_matrix
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn, take_drawn
 from dask_nlis.pipeline.manifest import begun, completed
 from dask_nlis.pipeline.once import scored_once
 from dask_nlis.pipeline.run_noun import Run
-from dask_nlis.pipeline.shelf import Shelf
+from dask_nlis.pipeline.shelf import finish_store, keep
 from dask_nlis.pipeline.stages import SMALL, Design, Staged, first_rows, last_stage, least_rows, stages, united
 from dask_nlis.problem import Problem, check_theta, set_for
 from dask_nlis.sample import Sample
@@ -179,12 +180,12 @@ def run(
         problem.to_dict()  # raises for users' functions, which could not be stored at the end
 
     manifest = begun(reference, design, scores, one, target)
-    shelf = Shelf(path, manifest)
+    into = partial(keep, path=path, manifest=manifest)
     with ExitStack() as scratch:
         if scores == "two-stage":
-            staged = stages(reference, design, X, y, options, shelf, scratch)
+            staged = stages(reference, design, X, y, options, into, scratch)
         else:
-            staged = scored_once(reference, design, X, y, options, scores, one, shelf)
+            staged = scored_once(reference, design, X, y, options, scores, one, into)
         sample, taken = _grown(staged, design, X, y, sample_weight, target)
     fit = fit_drawn(problem, sample, taken, reference.source.names, start=staged.matrix.theta)
     (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None])
@@ -192,10 +193,13 @@ def run(
     if staged.factor is not None:
         found = certified(_of_taken(staged.matrix, taken), staged.factor, sample, Points(None, fit.theta))
     manifest = completed(manifest, staged, design, sample, float(loss), n_dropped)
+    shown: Any = staged.kept.scores  # lazy from the store, else in the container that X came in
+    if path is None:
+        shown = give_back(reference.source.container, shown, scores, "nlis-score")
     done = Run(
         problem=problem,
         factor=staged.factor,
-        scores=shelf.shown(staged.scores, staged.matrix, scores),
+        scores=shown,
         sample=sample,
         sample_X=taken.X,
         sample_y=taken.y,
@@ -207,7 +211,7 @@ def run(
         manifest=manifest,
         path=None if path is None else os.fspath(path),
     )
-    shelf.finish(done)
+    finish_store(staged.kept, path, done)
     return done
 
 

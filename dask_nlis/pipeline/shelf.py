@@ -1,8 +1,7 @@
 """Where the scores of a job are kept: in the run store, block by block, or in memory."""
 
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,55 +12,54 @@ from dask_nlis import phase
 from dask_nlis.blocks import starts
 from dask_nlis.errors import NlisError
 from dask_nlis.factor import Factor
-from dask_nlis.intake import ScoreRecord, create_scores, give_back, regular, score_record, write_scores
+from dask_nlis.intake import ScoreRecord, create_scores, regular, score_record, write_scores
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.pipeline.opening import named_scores, stored_scores
 from dask_nlis.pipeline.run_noun import Run
 from dask_nlis.store import Group, create, finish, write_array, write_noun, write_records
 
 
-class Shelf:
-    """The scores of one job; with a path, its store too, which is made when there is something to write."""
+class Kept(NamedTuple):
+    """The scores of a job, computed once, with one record a block; and the group of its store, where it has one."""
 
-    def __init__(self, path: Path | None, manifest: Mapping[str, Any]) -> None:
-        self.path, self.manifest = path, manifest
-        self.group: Group | None = None
-        self.records: list[ScoreRecord] = []
+    scores: da.Array
+    records: list[ScoreRecord]
+    group: Group | None
 
-    def keep(self, lazy: da.Array, matrix: TallMatrix) -> da.Array:
-        """Compute the scores once: block by block into the store, or held in memory; with one record a block."""
-        source = matrix.source
-        if self.path is None:
-            held = phase.held(lazy, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
-            self.records = records_of(held)
-            return named_scores(held, source.names)
-        self.group = create(self.path, self.manifest)
-        lazy = regular(lazy)
-        target = create_scores(self.group.store, "scores", lazy.chunks[0])
-        written = write_scores(lazy, target, "nlis-score")
-        blocks = phase.blocks_of(written, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
-        self.records = [block[0] for block in blocks]
-        return named_scores(stored_scores(self.group), source.names)
 
-    def shown(self, scores: da.Array, matrix: TallMatrix, name: str) -> Any:
-        """The scores for the user: lazy from the store, else in the container that X came in."""
-        return scores if self.path is not None else give_back(matrix.source.container, scores, name, "nlis-score")
+#: Computes lazy scores of a matrix and keeps them.
+Keep = Callable[[da.Array, TallMatrix], Kept]
 
-    def finish(self, done: Run) -> None:
-        """Write the nouns and the drawn rows, and the marker last; nothing without a path."""
-        if self.group is None or self.path is None:
-            return
-        for name in ("factor", "sample", "fit", "pilot", "certificate"):
-            part = getattr(done, name)
-            if part is not None:
-                write_noun(self.group, name, part.to_dict())
-        data = self.group.create_group("data")
-        write_array(data, "X", done.sample_X)
-        write_array(data, "y", done.sample_y)
-        if done.sample_weight is not None:
-            write_array(data, "sample_weight", done.sample_weight)
-        write_records(self.group, self.records)
-        finish(self.group, Path(os.fspath(self.path)), done.manifest, self.records)
+
+def keep(lazy: da.Array, matrix: TallMatrix, *, path: Path | None, manifest: Mapping[str, Any]) -> Kept:
+    """Compute the scores once: block by block into a new store at `path`, or held in memory without one."""
+    source = matrix.source
+    if path is None:
+        held = phase.held(lazy, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
+        return Kept(named_scores(held, source.names), records_of(held), None)
+    group = create(path, manifest)
+    lazy = regular(lazy)
+    target = create_scores(group.store, "scores", lazy.chunks[0])
+    written = write_scores(lazy, target, "nlis-score")
+    blocks = phase.blocks_of(written, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
+    return Kept(named_scores(stored_scores(group), source.names), [block[0] for block in blocks], group)
+
+
+def finish_store(kept: Kept, path: Path | None, done: Run) -> None:
+    """Write the nouns and the drawn rows, and the marker last; nothing without a store."""
+    if kept.group is None or path is None:
+        return
+    for name in ("factor", "sample", "fit", "pilot", "certificate"):
+        part = getattr(done, name)
+        if part is not None:
+            write_noun(kept.group, name, part.to_dict())
+    data = kept.group.create_group("data")
+    write_array(data, "X", done.sample_X)
+    write_array(data, "y", done.sample_y)
+    if done.sample_weight is not None:
+        write_array(data, "sample_weight", done.sample_weight)
+    write_records(kept.group, kept.records)
+    finish(kept.group, path, done.manifest, kept.records)
 
 
 def records_of(held: da.Array) -> list[ScoreRecord]:

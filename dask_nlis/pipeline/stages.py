@@ -21,7 +21,7 @@ from dask_nlis.intake import default_names
 from dask_nlis.losses import AbsoluteError, LogisticLoss
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn, take_drawn
-from dask_nlis.pipeline.shelf import Shelf, check_total, look_at
+from dask_nlis.pipeline.shelf import Keep, Kept, check_total, look_at
 from dask_nlis.problem import Problem, loss_gradients, set_for
 from dask_nlis.refit import STATIONARY, Fit
 from dask_nlis.sample import Sample, pool
@@ -50,7 +50,7 @@ class Staged(NamedTuple):
 
     matrix: TallMatrix  # what the certificate is about: the dual matrix at the last theta, or the reference matrix
     factor: Factor | None  # None for norm scores
-    scores: da.Array  # of the last stage, held or stored
+    kept: Kept  # the scores of the last stage
     earlier: tuple[Stage, ...]  # stages before the last
     pilot: Fit | None
     reads: dict[str, int]
@@ -66,7 +66,7 @@ def stages(
     X: Any,
     y: Any,
     options: dict[str, Any],
-    shelf: Shelf,
+    keep: Keep,
     scratch: ExitStack,
 ) -> Staged:
     """Score, draw and fit all stages but the drawing of the last one. Reads X 2 times a stage where factors take one."""
@@ -82,21 +82,23 @@ def stages(
     check_enough(n_rows, design.size, design.scheme)
     reads = {"pilot": factor.reads + 1}
     if design.rounds == 1:
-        return _one(reference, factor, held, shelf, "", n_rows)
+        return _one(reference, factor, held, keep, "", n_rows)
     first = first_rows(problem, design, reference.source.n_columns)
     if first is None:
         why = f"size={design.size:,} leaves no room for a pilot of {least_rows(problem, reference.source.n_columns):,} rows"
-        return _one(reference, factor, held, shelf, why, n_rows)
+        return _one(reference, factor, held, keep, why, n_rows)
     sample = draw_held(held, first, design.scheme, design.seed, 0)
     taken = take_drawn(sample, X, y, options["sample_weight"])
     why = _unfit(problem, taken)
     fit = None if why else _rough(problem, sample, taken, reference.source.names)
     if fit is None or not _serves(fit):
         why = why or f"the pilot fit is not ok: {fit.reasons[0] if fit is not None else ''}"
-        return _one(reference, factor, held, shelf, why, n_rows)
+        return _one(reference, factor, held, keep, why, n_rows)
     pilot = fit
     earlier: tuple[Stage, ...] = (Stage(sample, held),)
-    for turn in range(1, design.rounds):
+    turn = 0
+    while True:
+        turn += 1
         dual = dual_matrix(problem, X, y, theta=fit.theta, **options)
         tangent = (
             tangent_matrix(problem, X, y, theta=fit.theta, **options) if _bends(problem, taken, fit.theta) else None
@@ -106,17 +108,17 @@ def stages(
         scores, shares = _mixture(dual, tangent, factors, shares, sample, taken, fit.theta, n_rows)
         reads["factor"] = reads.get("factor", 0) + used
         reads["scores"] = reads.get("scores", 0) + 1
-        if turn == design.rounds - 1:
-            return Staged(dual, factors[0], shelf.keep(scores, dual), earlier, pilot, reads, shares, "", turn, n_rows)
-        last = Staged(dual, factors[0], _held(scores, scratch), earlier, pilot, reads, shares, "", turn, n_rows)
-        size = first + round((design.size - first) * turn / (design.rounds - 1))
-        stage = last_stage(last, size, design)
-        sample = united(last, stage)
-        earlier = (*earlier, Stage(stage, last.scores))
+        last = turn == design.rounds - 1
+        kept = keep(scores, dual) if last else Kept(_held(scores, scratch), [], None)
+        staged = Staged(dual, factors[0], kept, earlier, pilot, reads, shares, "", turn, n_rows)
+        if last:
+            return staged
+        stage = last_stage(staged, first + round((design.size - first) * turn / (design.rounds - 1)), design)
+        sample = united(staged, stage)
+        earlier = (*earlier, Stage(stage, kept.scores))
         taken = take_drawn(sample, X, y, options["sample_weight"])
         better = _rough(problem, sample, taken, reference.source.names, fit.theta)
         fit = better if _serves(better) else fit
-    raise AssertionError("the last round returns")
 
 
 def least_rows(problem: Problem, d: int) -> int:
@@ -144,11 +146,11 @@ def first_rows(problem: Problem, design: Design, d: int) -> int | None:
 def last_stage(staged: Staged, size: int, design: Design) -> Sample:
     """Draw the last stage so that all stages together have `size` rows, expected, or draws."""
     if not staged.earlier:
-        return draw_held(staged.scores, size, design.scheme, design.seed, staged.stage)
+        return draw_held(staged.kept.scores, size, design.scheme, design.seed, staged.stage)
     n_more = size - sum(each.sample.n_draws for each in staged.earlier)
     if design.scheme == "poisson":
-        return draw_beside(staged.scores, staged.earlier, n_more, design.seed, staged.stage)
-    return draw_held(staged.scores, n_more, design.scheme, design.seed, staged.stage)
+        return draw_beside(staged.kept.scores, staged.earlier, n_more, design.seed, staged.stage)
+    return draw_held(staged.kept.scores, n_more, design.scheme, design.seed, staged.stage)
 
 
 def united(staged: Staged, last: Sample) -> Sample:
@@ -159,13 +161,13 @@ def united(staged: Staged, last: Sample) -> Sample:
         return replace(last, feature_names=named)
     combine = "union" if last.scheme == "poisson" else "balance"
     samples = [*(each.sample for each in staged.earlier), last]
-    pooled = pool(samples, [*(each.scores for each in staged.earlier), staged.scores], combine=combine)
+    pooled = pool(samples, [*(each.scores for each in staged.earlier), staged.kept.scores], combine=combine)
     return replace(pooled, feature_names=named, seed=last.seed)
 
 
-def _one(reference: TallMatrix, factor: Factor, held: da.Array, shelf: Shelf, why: str, n_rows: int) -> Staged:
+def _one(reference: TallMatrix, factor: Factor, held: da.Array, keep: Keep, why: str, n_rows: int) -> Staged:
     reads = {"factor": factor.reads, "scores": 1}
-    return Staged(reference, factor, shelf.keep(held, reference), (), None, reads, None, why, 0, n_rows)
+    return Staged(reference, factor, keep(held, reference), (), None, reads, None, why, 0, n_rows)
 
 
 def _held(lazy: da.Array, scratch: ExitStack) -> da.Array:

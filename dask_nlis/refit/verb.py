@@ -25,6 +25,10 @@ STATIONARY = 1e-8
 #: Change of a linear predictor by a further step that is none of rounding; of rows that escape it is about 1.
 _ESCAPES = 0.1
 
+#: Steps of the projected gradient in the first turn, where it brings Gauss-Newton near a minimum, and in later ones,
+#: which there are where Gauss-Newton did not end in one.
+_WARM_UP, _LONG = 25, 100
+
 #: Turns that the two solvers take from a start while the end point is not stationary; more of them, up to the second
 #: number, while each halves the decrease in sight. In a kink, as networks have them, that does not shrink.
 _ROUNDS, _AT_MOST = 3, 12
@@ -244,7 +248,7 @@ def _best(objective: Objective, starts: list[np.ndarray]) -> np.ndarray:
             continue
         sight = np.inf
         for turn in range(_AT_MOST):
-            warm = spectral_projected_gradient(objective, constraint, ends[-1])
+            warm = spectral_projected_gradient(objective, constraint, ends[-1], _WARM_UP if not turn else _LONG)
             ends += [warm, gauss_newton(objective, constraint, warm)]
             before, sight = sight, _promised(objective, ends[-1])
             if sight <= STATIONARY or (turn + 1 >= _ROUNDS and not sight < before / 2):

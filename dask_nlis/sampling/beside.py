@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_nlis.errors import InputError
 from dask_nlis.kernels import draw as kernel, wide
-from dask_nlis.sample import Sample
+from dask_nlis.sample import GroupScale, Sample, Scale
 from dask_nlis.sampling.passes import BESIDE, Design, Part, Pass, carry_out
 from dask_nlis.sampling.plan import Plan
 from dask_nlis.sampling.poisson import block_coins
@@ -53,7 +53,10 @@ def _beside(held: da.Array, earlier: Sequence[Stage]) -> da.Array:
     )
 
 
-def _block_beside(scores: np.ndarray, *before: np.ndarray, scales: tuple) -> np.ndarray:  # type: ignore[type-arg]
+def _block_beside(
+    scores: np.ndarray, *before: np.ndarray, scales: Sequence[tuple[Scale | GroupScale, int]]
+) -> np.ndarray:
+    """Scores of a block beside the chance that earlier stages missed each row, from their scores `before`."""
     out = np.empty(len(scores), dtype=BESIDE)
     out["score"], out["missed"] = scores, 1.0
     for (scale, n_draws), values in zip(scales, before, strict=True):

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
+from array_api_compat import array_namespace
 
 from dask_nlis import phase
 from dask_nlis.blocks import starts
@@ -15,12 +16,13 @@ from dask_nlis.intake import Opened, column_names, give_back, name_columns, open
 from dask_nlis.kernels import draw as kernel
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.numbers import is_number
-from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, check_finite, leaves, map_blocks
-from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, map_blocks
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import gradient_rows, matrix_rows
+from dask_nlis.matrix.tasks import Leaf, gradient_rows, matrix_rows, row_values
 from dask_nlis.scores.influence import gradient_lengths
-from dask_nlis.scores.leverage import at_most_one, shared_whitener
+from dask_nlis.scores.leverage import at_most_one, placed, shared_whitener
+
+Array = Any
 
 #: Shares that should sum to 1 may miss it by rounding.
 _ROUNDING = 1e-9
@@ -188,23 +190,17 @@ def mixture_block(
 ) -> np.ndarray:
     """Mixed scores of one block, (m,)."""
     device = choose(job.device)
-    dual, other = ([None if part is None else device.put(part) for part in pair] for pair in whiteners)
-    out, found_leverage = np.zeros(len(x)), np.zeros(len(x))
-    found = Finding()
-    with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
-            counts = 1.0 if leaf.root_weight is None else (device.fetch(leaf.root_weight) > 0).astype(np.float64)
-            out[leaf.place] = share.uniform * counts
-            finding = leaf.finding
-            if share.leverage:
-                rows, finding = matrix_rows(leaf, job)
-                found_leverage[leaf.place] = device.fetch(leverage(rows, *dual))
-                out[leaf.place] += share.leverage * np.minimum(found_leverage[leaf.place], 1.0)
-            if share.influence and tangent is not None:
-                out[leaf.place] += share.influence * device.fetch(
-                    gradient_lengths(gradient_rows(leaf, tangent), *other)
-                )
-            found = found.plus(finding)
-    check_finite(found.plus(overflow(out, int(start))), job.names)
-    at_most_one(found_leverage, tolerance, int(start))
-    return out
+    dual, other = (placed(pair, device) for pair in whiteners)
+
+    def values(leaf: Leaf) -> tuple[Array, Finding]:
+        xp = array_namespace(leaf.x)
+        finding = leaf.finding
+        out = leaf.weighted(xp.full((leaf.x.shape[0],), share.uniform, dtype=leaf.x.dtype), 0)
+        if share.leverage:
+            rows, finding = matrix_rows(leaf, job)
+            out = out + share.leverage * at_most_one(leverage(rows, *dual), tolerance, leaf.row)
+        if share.influence and tangent is not None:
+            out = out + share.influence * gradient_lengths(gradient_rows(leaf, tangent), *other)
+        return out, finding
+
+    return row_values(x, y, weight, start, job, device, values)

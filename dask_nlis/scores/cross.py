@@ -13,10 +13,11 @@ from dask_nlis.factor import Factor, check_comparable
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.complement import inside
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
-from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, map_blocks
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import matrix_rows
+from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+
+Array = Any
 
 
 def cross_leverage_scores(A: Any, factor: Factor) -> Any:
@@ -92,12 +93,9 @@ def cross_block(
     device = choose(job.device)
     whitener, correction, outward = (None if part is None else device.put(part) for part in target)
     some = target[2].shape[1] > 0  # whether a row may lie outside at all
-    out = np.zeros(len(x))
-    found = Finding()
-    with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
-            rows, finding = matrix_rows(leaf, job)
-            out[leaf.place] = device.fetch(leverage(inside(rows, outward) if some else rows, whitener, correction))
-            found = found.plus(finding)
-    check_finite(found.plus(overflow(out, int(start))), job.names)
-    return out
+
+    def values(leaf: Leaf) -> tuple[Array, Finding]:
+        rows, finding = matrix_rows(leaf, job)
+        return leverage(inside(rows, outward) if some else rows, whitener, correction), finding
+
+    return row_values(x, y, weight, start, job, device, values)

@@ -1,17 +1,21 @@
 """Deletion residuals: what a row would cost were it not there itself to pull the fit towards it."""
 
+from typing import Any
+
 import dask.array as da
 import numpy as np
+from array_api_compat import array_namespace
 
 from dask_nlis.device import choose
 from dask_nlis.factor import Factor
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, leaves, map_blocks
-from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix import Finding, Job, TallMatrix, map_blocks
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import matrix_rows
-from dask_nlis.scores.leverage import shared_whitener
+from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+from dask_nlis.scores.leverage import placed, shared_whitener
 from dask_nlis.scores.losses import fitted, losses_of
+
+Array = Any
 
 
 def lazy_deletion(matrix: TallMatrix, factor: Factor) -> da.Array:
@@ -44,17 +48,15 @@ def deletion_block(
 ) -> np.ndarray:
     """Deletion residuals of one block, (m,)."""
     device = choose(job.device)
-    target = [None if part is None else device.put(part) for part in whitener]
+    target = placed(whitener, device)
     problem, theta = fitted(job, device)
-    out = np.zeros(len(x))
-    found = Finding()
-    with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
-            rows, finding = matrix_rows(leaf, job)
-            if leaf.counts:
-                free = np.maximum(1 - device.fetch(leverage(rows, *target)), tolerance)
-                # Divided twice: the square of what is left may underflow.
-                out[leaf.place] = device.fetch(losses_of(leaf, problem, theta)) / free / free
-            found = found.plus(finding)
-    check_finite(found.plus(overflow(out, int(start))), job.names)
-    return out
+
+    def values(leaf: Leaf) -> tuple[Array, Finding]:
+        rows, finding = matrix_rows(leaf, job)
+        free = 1 - leverage(rows, *target)
+        xp = array_namespace(free)
+        free = xp.where(free < tolerance, xp.full_like(free, tolerance), free)
+        # Divided twice: the square of what is left may underflow.
+        return losses_of(leaf, problem, theta) / free / free, finding
+
+    return row_values(x, y, weight, start, job, device, values)

@@ -11,11 +11,10 @@ from dask_nlis.errors import InputTypeError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, check_finite, leaves, map_blocks
-from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, map_blocks
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import gradient_rows
-from dask_nlis.scores.leverage import check_factor, shared_whitener
+from dask_nlis.matrix.tasks import Leaf, gradient_rows, row_values
+from dask_nlis.scores.leverage import check_factor, placed, shared_whitener
 
 Array = Any
 
@@ -103,17 +102,13 @@ def influence_block(
 ) -> np.ndarray:
     """Influence of one block, (m,)."""
     device = choose(job.device)
-    target = [None if part is None else device.put(part) for part in whitener]
-    rule = job.rule
+    target, rule = placed(whitener, device), job.rule
     assert isinstance(rule, Tangent)
-    out = np.zeros(len(x))
-    found = Finding()
-    with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
-            out[leaf.place] = device.fetch(gradient_lengths(gradient_rows(leaf, rule), *target))
-            found = found.plus(leaf.finding)
-    check_finite(found.plus(overflow(out, int(start))), job.names)
-    return out
+
+    def values(leaf: Leaf) -> tuple[Array, Finding]:
+        return gradient_lengths(gradient_rows(leaf, rule), *target), leaf.finding
+
+    return row_values(x, y, weight, start, job, device, values)
 
 
 def gradient_lengths(gradients: Array, whitener: Array, correction: Array | None = None) -> Array:

@@ -4,18 +4,20 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from array_api_compat import array_namespace
 from dask import delayed
 from dask.base import tokenize
 
-from dask_nlis.device import choose
+from dask_nlis.device import Device, choose
 from dask_nlis.errors import InputTypeError, MatrixMismatchError, NonFiniteError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
-from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, map_blocks
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import matrix_rows
+from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+
+Array = Any
 
 
 def leverage_scores(A: Any, factor: Factor) -> Any:
@@ -110,23 +112,26 @@ def leverage_block(
 ) -> np.ndarray:
     """Leverage of one block, (m,), checked against [0, 1] and clipped."""
     device = choose(job.device)
-    target = [None if part is None else device.put(part) for part in whitener]
-    out = np.zeros(len(x))
-    found = Finding()
-    with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
-            rows, finding = matrix_rows(leaf, job)
-            out[leaf.place] = device.fetch(leverage(rows, *target))
-            found = found.plus(finding)
-    check_finite(found.plus(overflow(out, int(start))), job.names)
-    return at_most_one(out, tolerance, int(start))
+    target = placed(whitener, device)
+
+    def values(leaf: Leaf) -> tuple[Array, Finding]:
+        rows, finding = matrix_rows(leaf, job)
+        return leverage(rows, *target), finding
+
+    return at_most_one(row_values(x, y, weight, start, job, device, values), tolerance, int(start))
 
 
-def at_most_one(found: np.ndarray, tolerance: float, start: int) -> np.ndarray:
+def placed(whitener: tuple[np.ndarray, np.ndarray | None], device: Device) -> list[Array | None]:
+    """Whitener and correction on the device."""
+    return [None if part is None else device.put(part) for part in whitener]
+
+
+def at_most_one(found: Array, tolerance: float, start: int) -> Array:
     """Leverages (m,) of rows from `start` on, clipped to 1; raises where that is more than rounding."""
-    if found.max(initial=0.0) > 1 + tolerance:
-        row = start + int(np.argmax(found))
+    xp = array_namespace(found)
+    if found.shape[0] and (largest := float(xp.max(found))) > 1 + tolerance:
+        row = start + int(xp.argmax(found))
         raise NonFiniteError(
-            f"leverage {found.max():.6g} of row {row} exceeds 1: X or y changed since factorize; factorize again"
+            f"leverage {largest:.6g} of row {row} exceeds 1: X or y changed since factorize; factorize again"
         )
-    return np.minimum(found, 1.0)
+    return xp.where(found > 1, xp.ones_like(found), found)

@@ -4,14 +4,14 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from array_api_compat import array_namespace
 
 from dask_nlis.device import Device, choose
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import give_back
-from dask_nlis.matrix import Dual, Finding, Job, Plain, TallMatrix, as_matrix, check_finite, leaves, map_blocks
-from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix import Dual, Job, Plain, TallMatrix, as_matrix, map_blocks
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import Leaf, naming_rows
+from dask_nlis.matrix.tasks import Leaf, naming_rows, row_values
 from dask_nlis.problem import Problem
 
 Array = Any
@@ -76,15 +76,7 @@ def loss_block(x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, s
     """Losses of one block, (m,)."""
     device = choose(job.device)
     problem, theta = fitted(job, device)
-    out = np.zeros(len(x))
-    found = Finding()
-    with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
-            if leaf.counts:
-                out[leaf.place] = device.fetch(losses_of(leaf, problem, theta))
-            found = found.plus(leaf.finding)
-    check_finite(found.plus(overflow(out, int(start))), job.names)
-    return out
+    return row_values(x, y, weight, start, job, device, lambda leaf: (losses_of(leaf, problem, theta), leaf.finding))
 
 
 def fitted(job: Job, device: Device) -> tuple[Problem, Array]:
@@ -94,6 +86,8 @@ def fitted(job: Job, device: Device) -> tuple[Problem, Array]:
 
 
 def losses_of(leaf: Leaf, problem: Problem, theta: Array) -> Array:
-    """Losses of the rows of a leaf times their weights, (m,), on its device as theta is; some row has a weight."""
+    """Losses of the rows of a leaf times their weights, (m,), on its device as theta is."""
+    if not leaf.counts:  # no function of the user meets rows that do not count
+        return array_namespace(leaf.x).zeros((leaf.x.shape[0],), dtype=leaf.x.dtype)
     with naming_rows(leaf):
         return leaf.weighted(problem.loss.value(problem.model.predict(theta, leaf.x), leaf.y), 2)

@@ -14,19 +14,19 @@ def count(name: str, value: object) -> int:
     """Return a positive integer, or raise naming the argument."""
     if not is_whole(value):
         raise InputTypeError(f"{name}={_shown(value)} is {type(value).__name__}; give a positive integer")
-    if value < 1:  # type: ignore[operator]
+    if value < 1:
         raise InputError(f"{name}={value} is not allowed; give a positive integer")
-    return int(value)  # type: ignore[call-overload]
+    return int(value)
 
 
 def number(name: str, value: object, lowest: float, highest: float, allowed: str, *, ends: bool = True) -> float:
     """Return a number from `lowest` to `highest` (without the ends unless `ends`), or raise saying what is allowed."""
     if not is_number(value):
         raise InputTypeError(f"{name}={_shown(value)} is {type(value).__name__}; give {allowed}")
-    inside = lowest <= value <= highest if ends else lowest < value < highest  # type: ignore[operator]
+    inside = lowest <= value <= highest if ends else lowest < value < highest
     if not inside:  # NaN is in no interval
         raise InputError(f"{name}={value} is not allowed; give {allowed}")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def share(name: str, value: object) -> float:
