@@ -34,9 +34,9 @@ class Device(NamedTuple):
 
 def check_device(device: object) -> str:
     """Return the device name, or raise naming the three that exist."""
-    if device not in DEVICES:
+    if not isinstance(device, str) or device not in DEVICES:
         raise InputError(f"device={device!r} is not known; give one of {', '.join(map(repr, DEVICES))}")
-    return str(device)
+    return device
 
 
 @cache

@@ -1,6 +1,7 @@
 """Every bad input is refused in one line, by an error of ours, and before a compute where metadata suffices."""
 
 import datetime
+import pickle
 
 import dask.array as da
 import numpy as np
@@ -271,3 +272,54 @@ def test_75_a_run_that_is_not_there_is_said_to_be_missing(tmp_path):
     with pytest.raises(nlis.MissingDataError, match=r"path='.*nothing' holds no run") as caught:
         nlis.open_run(tmp_path / "nothing")
     check(caught.value, nlis.MissingDataError)
+
+
+TABLE = np.arange(240.0).reshape(80, 3) / 7
+TEXTS = np.array(["a"] * 80)
+_A = nlis.dual_matrix(LINEAR, TABLE, TABLE[:, 0] ** 2, theta=np.ones(4))
+_SCORES = np.ones(80)
+#: Verbs with an argument that is one number or one word.
+SCALARS = {
+    "certificate deep": lambda bad: nlis.certificate(_A, nlis.factorize(_A), nlis.draw(_SCORES, 9, seed=0), deep=bad),
+    "compare max_bytes": lambda bad: nlis.compare(
+        LINEAR, TABLE, _SCORES, {"a": _SCORES}, sizes=9, seeds=1, max_bytes=bad
+    ),
+    "compare mix": lambda bad: nlis.compare(LINEAR, TABLE, _SCORES, {"a": _SCORES}, sizes=9, seeds=1, mix=bad),
+    "drift by": lambda bad: nlis.drift(LINEAR, TABLE, _SCORES, [np.ones(4), np.zeros(4)], by=bad),
+    "dual_matrix block_bytes": lambda bad: nlis.dual_matrix(LINEAR, TABLE, theta=np.ones(4), block_bytes=bad),
+    "dual_matrix device": lambda bad: nlis.dual_matrix(LINEAR, TABLE, theta=np.ones(4), device=bad),
+    "dual_matrix missing": lambda bad: nlis.dual_matrix(LINEAR, TABLE, theta=np.ones(4), missing=bad),
+    "draw scheme": lambda bad: nlis.draw(_SCORES, 9, scheme=bad),
+    "draw seed": lambda bad: nlis.draw(_SCORES, 9, seed=bad),
+    "draw size": lambda bad: nlis.draw(_SCORES, bad),
+    "factorize method": lambda bad: nlis.factorize(TABLE, method=bad),
+    "norm_scores log2_scale": lambda bad: nlis.norm_scores(TABLE, log2_scale=bad),
+    "refit n_starts": lambda bad: nlis.refit(LINEAR, TABLE, _SCORES, _SCORES, n_starts=bad),
+    "refit ridge": lambda bad: nlis.refit(LINEAR, TABLE, _SCORES, _SCORES, ridge=bad),
+    "run rounds": lambda bad: nlis.run(LINEAR, TABLE, _SCORES, size=40, rounds=bad),
+    "run scores": lambda bad: nlis.run(LINEAR, TABLE, _SCORES, size=40, scores=bad),
+    "sample_size guarantee": lambda bad: nlis.sample_size(3, 0.3, guarantee=bad),
+    "suspects by": lambda bad: nlis.suspects(_A, by=bad),
+    "take max_bytes": lambda bad: nlis.draw(_SCORES, 9, seed=0).take(TABLE, max_bytes=bad),
+}
+
+
+@pytest.mark.parametrize("bad", [TABLE, TEXTS, da.from_array(TABLE, 20)], ids=["table", "texts", "lazy"])
+@pytest.mark.parametrize("case", SCALARS)
+def test_a_table_where_a_number_or_a_word_belongs_is_refused_in_one_line(case, bad):
+    with pytest.raises(nlis.NlisError, match=r"; give ") as refused:
+        SCALARS[case](bad)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) <= 300
+
+
+def test_a_message_is_one_line_that_keeps_its_beginning_and_its_remedy():
+    error = nlis.InputError(f"size={np.arange(500)!r} is not allowed; give a positive integer", row=3)
+    assert str(error).startswith("size=array([ 0, 1, 2,")
+    assert str(error).endswith(" is not allowed; give a positive integer")
+    assert len(str(error)) <= 300
+    assert "\n" not in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.row) == (str(error), 3)
+    missing = nlis.MissingDataError("path='a  b' holds no run; check the path")
+    assert str(missing) == "path='a  b' holds no run; check the path"

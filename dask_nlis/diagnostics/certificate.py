@@ -67,6 +67,11 @@ def certificate(
     InputTypeError
         If an argument is of another type.
 
+    Notes
+    -----
+    A sample with epsilon below 1 is a subspace embedding of A (Woodruff 2014, definition 1), which the sampling theorems
+    promise beforehand at a size (`sample_size`) and which is measured here afterwards.
+
     Examples
     --------
     >>> import dask_nlis as nlis

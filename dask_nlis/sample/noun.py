@@ -202,8 +202,6 @@ class Sample:
         """
         if not arrays:
             raise InputTypeError("take got no array; give X, or X and y")
-        if isinstance(max_bytes, bool) or not isinstance(max_bytes, int | np.integer):
-            raise InputTypeError(f"max_bytes={max_bytes!r} is {type(max_bytes).__name__}; give a number of bytes")
         taken = tuple(
             take_rows(f"array {k}", array, self.indices, self.n_rows, max_bytes) for k, array in enumerate(arrays)
         )

@@ -10,8 +10,9 @@ from dask.highlevelgraph import HighLevelGraph
 
 from dask_nlis import phase
 from dask_nlis.blocks import locate
-from dask_nlis.errors import InputError
+from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import open_array
+from dask_nlis.kernels.numbers import is_whole
 
 #: `take` refuses to bring more than this into memory unless told otherwise.
 MAX_TAKE_BYTES = 4 * 2**30
@@ -19,6 +20,8 @@ MAX_TAKE_BYTES = 4 * 2**30
 
 def take_rows(argument: str, array: Any, rows: np.ndarray, n_rows: int, max_bytes: int = MAX_TAKE_BYTES) -> Any:
     """Take global rows, in the order given, out of an array of any accepted kind; reads only the blocks touched."""
+    if not is_whole(max_bytes):
+        raise InputTypeError(f"max_bytes={max_bytes!r} is {type(max_bytes).__name__}; give a number of bytes")
     library = type(array).__module__.partition(".")[0]
     in_memory = isinstance(array, np.ndarray) or library == "pandas"
     lazy = None if in_memory else open_array(argument, array)

@@ -57,6 +57,10 @@ def blend(scores: Sequence[Any], shares: Sequence[float], *, totals: Sequence[fl
     InputTypeError
         If scores, shares or totals are no sequences.
 
+    Notes
+    -----
+    With a uniform share a defensive mixture (Hesterberg 1995): no weight exceeds 1 over that share times n / size.
+
     Examples
     --------
     >>> import numpy as np, dask_nlis as nlis
