@@ -42,8 +42,8 @@ def hold(lazy: da.Array) -> tuple[da.Array, tempfile.TemporaryDirectory[str] | N
     return read, folder
 
 
-def summary_of(n_blocks: int) -> Design[Summary]:
-    """Summarise the scores in one pass over all blocks."""
+def summary_of(n_blocks: int, *, sums: bool = True) -> Design[Summary]:
+    """Summarise the scores in one pass over all blocks; without their sums in half the time."""
     total = Summary(0, 0, 0.0, 0, (), {}, ())
     blocks: list[int] = []
 
@@ -62,18 +62,20 @@ def summary_of(n_blocks: int) -> Design[Summary]:
         if part.n_positive:
             blocks.append(block)
 
-    yield Pass(_block_summary, dict.fromkeys(range(n_blocks)), add)
+    yield Pass(_block_summary, dict.fromkeys(range(n_blocks)), add, (sums,))
     return total._replace(blocks=tuple(blocks))
 
 
-def _block_summary(part: Part) -> tuple[Summary, Any]:
+def _block_summary(part: Part, with_sums: bool) -> tuple[Summary, Any]:
     scores = part.scores
-    bad = ~(np.isfinite(scores) & (scores >= 0))
-    if bad.any():
+    smallest, largest = float(scores.min(initial=np.inf)), float(scores.max(initial=0.0))
+    if not (smallest >= 0 and largest < np.inf):  # nor is NaN, which both hand on
+        bad = ~(np.isfinite(scores) & (scores >= 0))
         rows = tuple(part.rows(np.flatnonzero(bad)[:_NAMED]).tolist())
         return Summary(len(scores), 0, 0.0, int(bad.sum()), rows, {}, ()), kernel.packed({})
-    largest, n_positive = float(scores.max(initial=0.0)), int((scores > 0).sum())
-    return Summary(len(scores), n_positive, largest, 0, (), {}, ()), kernel.packed(kernel.exponent_sums(scores))
+    n_positive = len(scores) if smallest > 0 else int(np.count_nonzero(scores > 0))
+    sums = kernel.packed(kernel.exponent_sums(scores) if with_sums else {})
+    return Summary(len(scores), n_positive, largest, 0, (), {}, ()), sums
 
 
 def check_scores(parts: list[Summary]) -> None:

@@ -142,7 +142,8 @@ def draw_held(
     held: da.Array, n_draws: int, scheme: str, seed: int, stage: int, mix: float = 0.0, argument: str = "size"
 ) -> Sample:
     """Draw as `draw_stage` from scores that are held already, by `hold` or in a store."""
-    summary = carry_out(held, {0: summary_of(held.numblocks[0])})[0]
+    sums = scheme == "poisson" or mix > 0
+    summary = carry_out(held, {0: summary_of(held.numblocks[0], sums=sums)})[0]
     check_scores([summary])
     check_enough(summary.n_positive, n_draws, scheme, argument)
     plan = Plan(scheme, n_draws, mix, seed, stage, summary)
