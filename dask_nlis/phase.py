@@ -25,7 +25,9 @@ import distributed.system
 import numpy as np
 from dask._task_spec import DataNode
 from dask.callbacks import Callback
+from distributed.comm import get_address_host
 from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.utils import get_ip
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from threadpoolctl import ThreadpoolController, threadpool_limits
@@ -116,8 +118,26 @@ def _called(block: np.ndarray, task: Callable[..., Any], arguments: tuple[Any, .
 
 
 def fits_in_memory(n_bytes: int) -> bool:
-    """Whether results of this size may be held: spillable on a cluster, a quarter of memory locally."""
-    return client_in_force() is not None or n_bytes <= distributed.system.MEMORY_LIMIT // 4
+    """Whether results of this size may be held: in a quarter of the memory of this process, or of a cluster's workers.
+
+    Also where workers are on other machines, which do not see this one's files: they spill to their own.
+    """
+    client = client_in_force()
+    if client is None:
+        return n_bytes <= memory_limit() // 4
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    here = {"127.0.0.1", "::1", "localhost", get_ip()}
+    limits = [worker["memory_limit"] for worker in workers.values()]
+    return (
+        not all(limits)  # 0 is no limit
+        or n_bytes <= sum(limits) // 4
+        or not all(get_address_host(address) in here for address in workers)
+    )
+
+
+def memory_limit() -> int:
+    """Bytes of memory that this process may use."""
+    return int(distributed.system.MEMORY_LIMIT)
 
 
 def client_in_force() -> distributed.Client | None:
