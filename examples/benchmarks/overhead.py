@@ -11,18 +11,21 @@ Zarr arrays, reads block by block with the library's reader and calls the librar
 two processes of one thread. One BLAS thread everywhere. CPU seconds of all processes, interleaved, minimum and median.
 
 share = 1 - CPU of the loop / CPU of the job. For the cluster the excess is told apart: the client and scheduler (one
-process here), and the workers' beyond the loop.
+process here), and the workers' beyond the loop. At the end, what it takes to make graphs of 100,000 blocks, before any
+task runs.
 """
 
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 import dask
+import dask.array as da
 import distributed
 import numpy as np
 import zarr
@@ -33,6 +36,7 @@ from threadpoolctl import threadpool_limits
 
 import dask_nlis as nlis
 from dask_nlis.factor.gram import gram_block
+from dask_nlis.sampling.verb import draw_held
 from dask_nlis.scores.leverage import leverage_block
 from dask_nlis.scores.norms import norm_block
 
@@ -90,6 +94,36 @@ class Jobs:
             else nlis.leverage_scores(self.A, nlis.factorize(self.A, method="gram"))
         )
         nlis.top_rows(scores, 1)  # the least there is to be done with scores: nothing of their length comes back
+
+
+class Stopped(Exception):
+    """A graph is made, and nothing is run."""
+
+
+def graphs(n_blocks: int) -> dict[str, float]:
+    """CPU seconds it takes to make the graphs of a job over so many blocks, until a scheduler has the first wave."""
+
+    def stop(graph: Any, keys: Any, **_: Any) -> Any:
+        raise Stopped
+
+    X, y = nlis.datasets.generated_rows(4 * n_blocks, 3, block_rows=4)
+    problem = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
+    A = nlis.dual_matrix(problem, X, y, theta=np.zeros(4))
+    chunks = ((4,) * n_blocks,)
+    held = da.Array({("held", k): np.ones(4) for k in range(n_blocks)}, "held", chunks=chunks, meta=np.empty(0))
+    calls: dict[str, Callable[[], Any]] = {
+        "factor": lambda: nlis.factorize(A),
+        "scores": lambda: nlis.norm_scores(A),
+        "pass of a draw": lambda: draw_held(held, 10, "poisson", 0, 0),
+    }
+    taken = {}
+    with dask.config.set(scheduler=stop):
+        for name, call in calls.items():
+            began = time.process_time()
+            with suppress(Stopped):
+                call()
+            taken[name] = time.process_time() - began
+    return taken
 
 
 def interleaved(
@@ -160,6 +194,9 @@ def main(quick: bool, rounds: int) -> None:
                         job, how, f"{least:.2f}", f"{median:.2f}", f"{rate:.0f}", f"{1 - base / median:.0%}", *apart
                     )
     console.print(table)
+    n_graph = 2_000 if quick else 100_000
+    seconds = ", ".join(f"{name} {taken:.1f}" for name, taken in graphs(n_graph).items())
+    console.print(f"CPU s to make the graphs of {n_graph:,} blocks: {seconds}")
 
 
 if __name__ == "__main__":
