@@ -28,6 +28,7 @@ from dask_nlis import phase
 from dask_nlis.blocks import is_regular, starts
 from dask_nlis.errors import InputError, InputTypeError, MissingDataError
 from dask_nlis.intake.names import column_names
+from dask_nlis.intake.plain_chunks import read_plainly
 
 
 class Reader:
@@ -52,7 +53,8 @@ class Reader:
         reraise=True,
     )
     def __getitem__(self, index: Any) -> np.ndarray:
-        return np.asarray(self.array[index])
+        plain = read_plainly(self.array, index)
+        return np.asarray(self.array[index]) if plain is None else plain
 
     def __dask_tokenize__(self) -> tuple[str, str]:
         return "nlis-reader", self.token
