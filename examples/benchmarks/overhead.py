@@ -36,6 +36,7 @@ from threadpoolctl import threadpool_limits
 
 import dask_nlis as nlis
 from dask_nlis.factor.gram import gram_block
+from dask_nlis.intake.zarr_files import Reader
 from dask_nlis.sampling.verb import draw_held
 from dask_nlis.scores.leverage import leverage_block
 from dask_nlis.scores.norms import norm_block
@@ -59,7 +60,7 @@ class Jobs:
 
     def __init__(self, X: Any, y: Any, folder: Path) -> None:
         group = zarr.open_group(folder, mode="r")
-        self.stored = group["X"], group["y"]
+        self.stored = Reader(group["X"], "X"), Reader(group["y"], "y")
         self.rows = X.chunks[0][0]
         theta = np.linspace(-0.1, 0.1, COLUMNS + 1)
         problem = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
@@ -70,7 +71,7 @@ class Jobs:
         x, y = self.stored
         for start in range(0, x.shape[0], self.rows):
             place = slice(start, start + self.rows)
-            yield np.asarray(x[place]), np.asarray(y[place]), None, start
+            yield x[place], y[place], None, start
 
     def loop(self, job: str) -> None:
         """Read and work block by block."""
