@@ -49,7 +49,7 @@ class Plan(NamedTuple):
         self, scale: Scale, rows: np.ndarray, scores: np.ndarray, shares: np.ndarray | None = None
     ) -> Sample:
         """Sample of the rows (k,) drawn one after the other; `shares` are those of the rows in their slices."""
-        indices, where, draws, counts = np.unique(rows, return_index=True, return_inverse=True, return_counts=True)
+        indices, where, draws, counts = kernel.distinct(rows)
         probabilities = scale.probabilities(scores[where])
         weights = hansen_hurwitz(counts, self.n_draws, probabilities)
         if shares is None:
