@@ -35,6 +35,9 @@ _HALF = 26
 #: Lowest frexp exponent of a float64, and how many there are.
 _LOWEST, _EXPONENTS = -1073, 2098
 
+#: What is added to the exponent of frexp, whose mantissas are in [1/2, 1), where it is stored.
+_BIAS = 1022
+
 #: Rows worked on at a time where a block would not stay in the cache of a core.
 PIECE = 2**15
 
@@ -239,25 +242,26 @@ def exponent_sums(scores: np.ndarray) -> dict[int, tuple[int, int]]:
     upper, lower = np.zeros(_EXPONENTS, dtype=np.uint64), np.zeros(_EXPONENTS, dtype=np.uint64)
     for k in range(0, len(scores), PIECE):
         piece = scores[k : k + PIECE]
-        if not piece.min() >= np.finfo(np.float64).tiny or not piece.flags.c_contiguous:
+        if piece.min() >= np.finfo(np.float64).tiny and piece.flags.c_contiguous:
+            bits = piece.view(np.int64)  # of positive float64 they are in the order of their values
+        else:
             mantissa, exponent = np.frexp(piece[piece > 0])
             whole = np.ldexp(mantissa, _MANTISSA).astype(np.int64)
-            place = exponent.astype(np.int64) - _LOWEST
-        else:  # the same from the bits, in a third of the time
-            bits = piece.view(np.int64)
-            place = (bits >> _STORED) + (-1022 - _LOWEST)  # mantissas of frexp are in [1/2, 1), those stored in [1, 2)
-            whole = bits & (2**_STORED - 1) | 2**_STORED
-        if not len(place):
-            continue
-        low = place.min()
-        place -= low
-        mine = slice(low, low + int(place.max()) + 1)
+            # As if the exponent were stored in one digit more, so that none is subnormal.
+            bits = (exponent.astype(np.int64) + _BIAS << _STORED) + (whole - 2**_STORED)
+            if not len(bits):
+                continue
+        low = int(bits.min() >> _STORED)
+        mine = slice(low - _BIAS - _LOWEST, int(bits.max() >> _STORED) - _BIAS - _LOWEST + 1)
+        place = (bits >> _STORED) - low
         counts[mine] += np.bincount(place)
         # Two halves, so that every sum is below 2^53 and float64 adds exactly.
-        upper[mine] += np.bincount(place, whole >> _HALF).astype(np.uint64)
-        lower[mine] += np.bincount(place, whole & (2**_HALF - 1)).astype(np.uint64)
+        upper[mine] += np.bincount(place, bits >> _HALF & (2**_HALF - 1)).astype(np.uint64)
+        lower[mine] += np.bincount(place, bits & (2**_HALF - 1)).astype(np.uint64)
+    # The first digit of a significand is not stored: it counts once for each row.
     return {
-        k + _LOWEST: (int(counts[k]), (int(upper[k]) << _HALF) + int(lower[k])) for k in np.flatnonzero(counts).tolist()
+        k + _LOWEST: (int(counts[k]), (int(counts[k]) << _STORED) + (int(upper[k]) << _HALF) + int(lower[k]))
+        for k in np.flatnonzero(counts).tolist()
     }
 
 
