@@ -27,6 +27,7 @@ from zarr.storage import LocalStore
 from dask_nlis import phase
 from dask_nlis.blocks import is_regular, starts
 from dask_nlis.errors import InputError, InputTypeError, MissingDataError
+from dask_nlis.intake.hdf5_files import Hdf5Array
 from dask_nlis.intake.names import column_names
 
 
@@ -59,7 +60,7 @@ class Reader:
 
     def to_dask(self, chunks: tuple[Any, ...]) -> da.Array:
         """Wrap the array lazily, one task a block, read and use fused into one."""
-        return da.from_array(
+        lazy: da.Array = da.from_array(
             self,
             chunks=chunks,
             name=f"nlis-read-{tokenize(self.token, chunks)}",
@@ -67,6 +68,38 @@ class Reader:
             asarray=False,
             meta=np.empty((0,) * self.ndim, dtype=self.dtype),
         )
+        layer = lazy.dask.layers[lazy.name]
+        layer.collection_annotations = {**(layer.collection_annotations or {}), _KEY: storage_of(self.array)}
+        return lazy
+
+
+class Storage(NamedTuple):
+    """What reading costs besides the block: pieces decoded one by one, and whether reads wait for one another."""
+
+    piece_bytes: int  # of a shard, or of a chunk where there are no shards; 0 where rows are read as they lie
+    piece_rows: int
+    compressed: bool
+    alone: bool  # one read at a time in a process
+
+
+# On the graph layer that makes the array, as names are: what an array is read from is not otherwise known of it.
+_KEY = "nlis-storage"
+
+
+def storage_of(array: Any) -> Storage:
+    """How an array is stored: in which pieces, and whether they are compressed."""
+    unit = getattr(array, "shards", None) or getattr(array, "chunks", None)
+    if not unit or not all(isinstance(rows, int | np.integer) for rows in unit):
+        return Storage(0, 1, False, isinstance(array, Hdf5Array))
+    size = int(np.prod(unit, dtype=np.int64)) * np.dtype(array.dtype).itemsize
+    return Storage(size, int(unit[0]), bool(getattr(array, "compressors", True)), isinstance(array, Hdf5Array))
+
+
+def stored_as(array: da.Array) -> Storage | None:
+    """How exactly this Dask array is stored; None for arrays that are no plain reads."""
+    layer = getattr(array.dask, "layers", {}).get(array.name)
+    found: Storage | None = ((layer.collection_annotations if layer is not None else None) or {}).get(_KEY)
+    return found
 
 
 def write_unit(array: Any) -> int:
