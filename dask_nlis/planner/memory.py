@@ -85,7 +85,7 @@ def _remedy(parts: dict[str, int], layout: Layout, workforce: Workforce, limit: 
     worst = max((name for name in parts if name != "process"), key=lambda name: parts[name])
     if worst == "blocks":
         rest = limit - sum(parts.values()) + parts["blocks"]
-        fits = int(layout.block_bytes * rest / parts["blocks"])
+        fits = int(0.9 * layout.block_bytes * rest / parts["blocks"])  # smaller blocks are more blocks
         if fits > layout.block_bytes // layout.block_rows:
             threads = workforce.threads_of_one
             fewer = f", fewer than {threads} threads a worker" if threads > 1 else ""

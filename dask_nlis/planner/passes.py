@@ -53,10 +53,8 @@ def _factor_tasks(step: Step, layout: Layout, method: str) -> int:
 
 
 def _group_tasks(blocks: int) -> int:
-    if blocks == 1:  # the sum of one block is fused into it
-        return 1
-    stacks = -(-blocks // STACK)
-    return blocks + stacks + (1 if stacks > 1 else 0)
+    stacks, alone = -(-blocks // STACK), blocks % STACK == 1  # a stack of one block is fused into it
+    return blocks + stacks - alone + (stacks > 1)
 
 
 def _flops(step: Step, layout: Layout) -> float:
