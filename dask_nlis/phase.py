@@ -6,6 +6,7 @@ one; locally BLAS is held to one thread for the length of the call, on workers o
 shows on a terminal and is silent elsewhere.
 """
 
+import math
 import os
 import sys
 import time
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import dask.array as da
@@ -27,6 +28,7 @@ from dask._task_spec import Alias, DataNode, Task, TaskRef, convert_legacy_graph
 from dask.base import tokenize
 from dask.callbacks import Callback
 from dask.highlevelgraph import HighLevelGraph
+from dask.system import CPU_COUNT
 from distributed.diagnostics.plugin import WorkerPlugin
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -133,6 +135,46 @@ def _boxed(block: np.ndarray, task: Callable[..., Any], arguments: tuple[Any, ..
 def fits_in_memory(n_bytes: int) -> bool:
     """Whether results of this size may be held: spillable on a cluster, a quarter of memory locally."""
     return client_in_force() is not None or n_bytes <= distributed.system.MEMORY_LIMIT // 4
+
+
+class Workforce(NamedTuple):
+    """What a compute would run on now: processes that work, their threads in all, and the tightest of the processes."""
+
+    processes: int
+    threads: int
+    threads_of_one: int
+    memory: int | None  # bytes that one process may use; None where nothing limits it
+    on_cluster: bool
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether tasks run in other processes than this one."""
+        return self.on_cluster or self.processes > 1
+
+
+def workforce() -> Workforce:
+    """Look at the scheduler in force; a cluster that has no workers yet counts as one thread without a limit."""
+    client = client_in_force()
+    if client is None:
+        get = dask.base.get_scheduler() or dask.threaded.get
+        pool = dask.config.get("pool", None)
+        n = int(dask.config.get("num_workers", None) or getattr(pool, "_max_workers", 0) or CPU_COUNT)
+        if get is dask.multiprocessing.get:
+            return Workforce(n, n, 1, distributed.system.MEMORY_LIMIT // n, on_cluster=False)
+        n = n if get is dask.threaded.get else 1
+        return Workforce(1, n, n, distributed.system.MEMORY_LIMIT, on_cluster=False)
+    workers = list(client.scheduler_info(n_workers=-1)["workers"].values())
+    threads = [worker["nthreads"] for worker in workers]
+    # A worker without a limit has memory_limit 0 or None.
+    pairs = [(worker["memory_limit"] or math.inf, worker["nthreads"]) for worker in workers] or [(math.inf, 1)]
+    memory, tightest = min(pairs, key=lambda pair: pair[0] / pair[1])
+    limit = None if memory == math.inf else int(memory)
+    return Workforce(max(1, len(workers)), max(1, sum(threads)), tightest, limit, on_cluster=True)
+
+
+def memory_here() -> int:
+    """Bytes that this process may use."""
+    return int(distributed.system.MEMORY_LIMIT)
 
 
 def client_in_force() -> distributed.Client | None:

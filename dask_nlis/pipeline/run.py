@@ -10,26 +10,20 @@ import numpy as np
 
 from dask_nlis import phase
 from dask_nlis.diagnostics import Points, certified, realised_epsilon, summed_losses
-from dask_nlis.errors import InputError, InputTypeError, NlisWarning
+from dask_nlis.errors import InputError, NlisWarning
 from dask_nlis.intake import give_back, take_in
-from dask_nlis.kernels.numbers import is_number, is_whole
-from dask_nlis.matrix import TallMatrix, check_has_curvature, reference_matrix
+from dask_nlis.matrix import TallMatrix
+from dask_nlis.pipeline.asked import asked
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn, take_drawn
+from dask_nlis.pipeline.fits import check_run_fits
 from dask_nlis.pipeline.manifest import begun, completed
 from dask_nlis.pipeline.once import scored_once
 from dask_nlis.pipeline.run_noun import Run
 from dask_nlis.pipeline.shelf import finish_store, keep
-from dask_nlis.pipeline.stages import SMALL, Design, Staged, first_rows, last_stage, least_rows, stages, united
-from dask_nlis.problem import Problem, check_theta, set_for
+from dask_nlis.pipeline.stages import Design, Staged, last_stage, stages, united
+from dask_nlis.problem import Problem
 from dask_nlis.sample import Sample
-from dask_nlis.sampling import check_draw
-from dask_nlis.scores import checked_shares
 from dask_nlis.store import check_free
-
-SCORES = ("two-stage", "leverage", "norm", "influence")
-
-#: Rows a parameter at which size="auto" starts.
-_AUTO_START = 20
 
 
 def run(
@@ -120,6 +114,8 @@ def run(
     ------
     StoreExistsError
         If something is at `store`; nothing is overwritten.
+    MemoryLimitError
+        If a worker or this process would need more memory than it has, as `plan` tells; before anything is read.
     InputError, InputTypeError
         If an argument is not allowed; before anything is read or written.
     NonFiniteError
@@ -148,40 +144,11 @@ def run(
     """
     options: dict[str, Any] = {"missing": missing, "device": device, "block_bytes": block_bytes}
     options["sample_weight"] = sample_weight
-    if not isinstance(scores, str) or scores not in SCORES:
-        what = repr(scores) if scores is None or isinstance(scores, str) else f"a {type(scores).__name__}"
-        raise InputError(
-            f"scores={what[:60]} is not known; give one of {', '.join(map(repr, SCORES))}, or scores of your own to draw()"
-        )
-    if y is None:
-        raise InputTypeError("y is None, but a fit needs labels; give an array of shape (n,)")
-    reference = reference_matrix(problem, X, y, **options)
-    n, d = reference.source.n_rows, reference.source.n_columns
-    set_for(problem, d)
-    one = None if theta is None else check_theta(problem, theta, d, reference.source.names)
-    if one is not None and scores == "two-stage":
-        scores = "leverage"
-    target = _target(size, epsilon, scores)
-    n_draws, seed = check_draw(_first_size(problem, n, d) if target is not None else size, scheme, n, seed)
-    first = None if pilot_size is None else check_draw(pilot_size, scheme, n, seed, "pilot_size")[0]
-    mixed = None if shares is None else checked_shares(shares, 3)
-    if shares is not None and scores != "two-stage":
-        raise InputError(f"shares are of two-stage scores, but scores={scores!r}; leave shares out")
-    if not is_whole(rounds) or rounds < 1:
-        raise InputError(f"rounds={rounds!r} is not allowed; give a positive integer")
-    if scores != "two-stage" and rounds > 2:
-        raise InputError(f"rounds={rounds} is of two-stage scores, but scores={scores!r} are made once; leave it out")
-    if one is not None and first is not None:
-        raise InputError(f"pilot_size={pilot_size!r} is given besides theta, which needs no pilot; leave one out")
-    if scores == "influence":
-        check_has_curvature(problem)
-    if scores != "two-stage" and first is None:
-        first = min(n, max(n_draws // 4, 5 * problem.model.n_parameters(d)))
-    if target is not None and mixed is None:
-        mixed = SMALL
-    design = Design(n_draws, scheme, seed, mixed, int(rounds), first, target)
-    if scores == "two-stage":
-        first_rows(problem, design, d)  # raises where rows do not go round
+    goal: dict[str, Any] = {"size": size, "epsilon": epsilon, "seed": seed, "theta": theta, "scores": scores}
+    goal |= {"scheme": scheme, "shares": shares, "rounds": rounds, "pilot_size": pilot_size}
+    reference, design, scores, one = asked(problem, X, y, goal, options)
+    check_run_fits(reference, design, scores, one, in_memory=store is None)
+    target = design.target
     path = None if store is None else check_free(store)
     if path is not None:
         problem.to_dict()  # raises for users' functions, which could not be stored at the end
@@ -251,28 +218,3 @@ def _grown(
 def _of_taken(matrix: TallMatrix, taken: Drawn) -> TallMatrix:
     """The matrix of the taken rows."""
     return TallMatrix(take_in(taken.X, taken.y, taken.weight), matrix.rule, matrix.missing, matrix.device)
-
-
-def _target(size: Any, epsilon: Any, scores: str) -> float | None:
-    """The epsilon that size="auto" is to reach; None for a size that is given."""
-    if not isinstance(size, str) or size != "auto":
-        if epsilon is not None:
-            raise InputError(f"epsilon={epsilon!r} is for size='auto', but size={size!r} is given; leave one out")
-        return None
-    if epsilon is None:
-        raise InputTypeError("epsilon is None, but size='auto' needs one to reach; give a number such as 0.3")
-    if not is_number(epsilon):
-        raise InputTypeError(f"epsilon={epsilon!r} is {type(epsilon).__name__}; give a positive number such as 0.3")
-    if not 0 < epsilon < np.inf:
-        raise InputError(f"epsilon={epsilon!r} is not allowed; give a positive number such as 0.3")
-    if scores == "norm":
-        raise InputError(
-            "size='auto' needs a certificate, which norm scores have none of; give other scores, or a size"
-        )
-    return float(epsilon)
-
-
-def _first_size(problem: Problem, n: int, d: int) -> int:
-    """Where size="auto" starts: room for a pilot four times over, and no more than it may end at."""
-    p = problem.model.n_parameters(d)
-    return max(1, min(n // 2, max(_AUTO_START * p, 4 * least_rows(problem, d))))
