@@ -11,6 +11,9 @@ STACK = 16
 #: Consecutive blocks whose factors are merged and kept together, and the bytes their factors may take.
 _GROUP, _GROUP_BYTES = 1024, 2**30
 
+#: Groups that are read without waiting for one another.
+_TOGETHER = 20
+
 
 def block_rows(n_rows: int, row_bytes: int, unit: int, target: int) -> int:
     """Rows of a block: whole units (chunks or shards) near `target` bytes, never less than one unit.
@@ -43,6 +46,15 @@ def group_blocks(p: int) -> int:
     (1024, 128)
     """
     return max(STACK, min(_GROUP, _GROUP_BYTES // (8 * p * p) // STACK * STACK))
+
+
+def groups_together(p: int) -> int:
+    """Groups whose factors may be kept at a time while others are read: about 20,000 blocks, fewer of wide matrices.
+
+    >>> groups_together(10), groups_together(100), groups_together(1000)
+    (20, 13, 1)
+    """
+    return max(1, min(_TOGETHER, _GROUP_BYTES // (8 * p * p * group_blocks(p))))
 
 
 def starts(chunks: Sequence[int]) -> np.ndarray:

@@ -11,11 +11,11 @@ import os
 import sys
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import dask
 import dask.array as da
@@ -24,10 +24,8 @@ import dask.multiprocessing
 import distributed
 import distributed.system
 import numpy as np
-from dask._task_spec import Alias, DataNode, Task, TaskRef, convert_legacy_graph
-from dask.base import tokenize
+from dask._task_spec import DataNode
 from dask.callbacks import Callback
-from dask.highlevelgraph import HighLevelGraph
 from dask.system import CPU_COUNT
 from distributed.diagnostics.plugin import WorkerPlugin
 from rich.console import Console
@@ -35,15 +33,20 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from dask_nlis.errors import ClusterError
+from dask_nlis.graph import Asked, Graph, Key, Wave, flat_keys, on_top, optimised, waves
 
-Graph = Any
 Advance = Callable[[int], None]
+Collect = Callable[[Any], None]
 
 #: Blocks of 64 MB keep scheduler cost near 3 % and memory at a few blocks a thread.
 DEFAULTS = {"device": "auto", "block-bytes": 64 * 2**20, "progress": "auto"}
 dask.config.update_defaults({"dask-nlis": DEFAULTS})
 
 RETRIES = 3
+
+#: Tasks handed to a scheduler at a time. More cost it no less each, and fewer hold less.
+CLUSTER_WAVE, LOCAL_WAVE = 20_000, 2_000
+
 NO_WORKERS_SECONDS = 300.0
 
 
@@ -52,34 +55,17 @@ def setting(name: str, given: Any) -> Any:
     return dask.config.get(f"dask-nlis.{name}") if given is None else given
 
 
-def flat_keys(array: da.Array) -> list[Any]:
-    """Return the keys of the blocks in C order."""
-    return list(dask.core.flatten(array.__dask_keys__()))
-
-
-def optimised(array: da.Array) -> dict[Any, Any]:
-    """Optimise the graph of an array with Dask's own passes, then give fused tasks the key they are wanted under.
-
-    Low-level fusion renames a fused task and leaves an alias behind it, a second task a block.
-    """
-    keys = set(flat_keys(array))
-    graph = dict(convert_legacy_graph(dict(array.__dask_optimize__(array.dask, array.__dask_keys__()))))
-    users = Counter(key for node in graph.values() for key in node.dependencies)
-    for key in list(graph):
-        # An alias may lead to another one, as where an array is joined from delayed parts.
-        while isinstance(node := graph.get(key), Alias) and _only_behind(node, graph, keys, users):
-            graph[key] = graph.pop(node.target).substitute({}, key=key)
-    # Dask leaves out what is on the cluster already; asked for itself, it is its own future.
-    return graph | {key: array.dask[key] for key in keys if key not in graph}
-
-
-def _only_behind(alias: Alias, graph: dict[Any, Any], keys: set[Any], users: Counter[Any]) -> bool:
-    """Whether what an alias names is in the graph for the sake of that alias alone."""
-    return alias.target in graph and alias.target not in keys and users[alias.target] == 1
-
-
 def blocks_of(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> list[Any]:
-    """Compute every block of `array` and return the blocks in C order.
+    """Compute every block of `array` and return the blocks in C order, as `each_block` does."""
+    blocks: list[Any] = []
+    each_block(array, label, blocks.append, n_rows=n_rows, n_bytes=n_bytes)
+    return blocks
+
+
+def each_block(array: da.Array, label: str, collect: Collect, *, n_rows: int = 0, n_bytes: int = 0) -> None:
+    """Compute every block of `array` and hand the blocks to `collect` in C order; none is kept besides.
+
+    On a cluster a block is handed on as soon as those before it have been, while others are still computed.
 
     Parameters
     ----------
@@ -87,10 +73,12 @@ def blocks_of(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0)
         What to compute.
     label : str
         Name of the phase, the span ("nlis", label) on a cluster.
+    collect : callable
+        Takes one block.
     n_rows, n_bytes : int
         Size of the data read, for the rates on the progress bar.
     """
-    return _run(optimised(array), flat_keys(array), label, n_rows, n_bytes, hold=False)
+    _run(optimised(array), flat_keys(array), label, n_rows, n_bytes, collect)
 
 
 def computed(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> np.ndarray:
@@ -101,35 +89,32 @@ def computed(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) 
 def held(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> da.Array:
     """Compute every block and keep it where it was computed, spillable on a cluster."""
     keys = flat_keys(array)
-    results = _run(optimised(array), keys, label, n_rows, n_bytes, hold=True)
+    results: list[Any] = []
+    _run(optimised(array), keys, label, n_rows, n_bytes, results.append, hold=True)
     return da.Array(dict(zip(keys, results, strict=True)), array.name, chunks=array.chunks, meta=array._meta)
 
 
 def on_blocks(
-    array: da.Array, label: str, task: Callable[..., Any], arguments: Mapping[int, tuple[Any, ...]]
+    array: da.Array,
+    label: str,
+    task: Callable[..., Any],
+    arguments: Mapping[int, tuple[Any, ...]],
+    collect: Collect | None = None,
 ) -> list[Any]:
-    """Run `task(block, *arguments[k])` on the blocks k of a 1-D array and return what each gives, in order.
+    """Run `task(block, *arguments[k])` on the row blocks k of an array and return what each gives, in order.
 
-    Blocks without arguments are not computed; what comes back may be any small object.
+    Blocks without arguments are not computed; what comes back may be any small object. With `collect` each is handed on
+    as `each_block` does, and nothing is returned.
     """
-    name = f"{label}-{tokenize(array.name, task, arguments)}"
-    graph = {
-        (name, k): Task((name, k), _boxed, TaskRef((array.name, block)), task, arguments[block])
-        for k, block in enumerate(sorted(arguments))
-    }
-    lazy = da.Array(
-        HighLevelGraph.from_collections(name, graph, dependencies=[array]),
-        name,
-        chunks=((1,) * len(graph),),
-        meta=np.empty((0,), dtype=object),
-    )
-    return [box[0] for box in blocks_of(lazy, label)]
+    name, rest = f"{label}-{uuid4().hex}", (0,) * (array.ndim - 1)
+    made = {(name, k): Asked((array.name, k, *rest), _called, (task, arguments[k])) for k in sorted(arguments)}
+    answers: list[Any] = []
+    _run(on_top(array, made), list(made), label, 0, 0, answers.append if collect is None else collect)
+    return answers
 
 
-def _boxed(block: np.ndarray, task: Callable[..., Any], arguments: tuple[Any, ...]) -> np.ndarray:
-    out = np.empty(1, dtype=object)
-    out[0] = task(np.asarray(block), *arguments)
-    return out
+def _called(block: np.ndarray, task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return task(np.asarray(block), *arguments)
 
 
 def fits_in_memory(n_bytes: int) -> bool:
@@ -207,35 +192,53 @@ def _on_worker() -> bool:
     return True
 
 
-def _run(graph: Graph, keys: list[Any], label: str, n_rows: int, n_bytes: int, hold: bool) -> list[Any]:
+def _run(
+    graph: Graph,
+    keys: Sequence[Key],
+    label: str,
+    n_rows: int,
+    n_bytes: int,
+    collect: Collect,
+    hold: bool = False,
+) -> None:
     client = client_in_force()
+    parts = waves(graph, keys, LOCAL_WAVE if client is None else CLUSTER_WAVE)
     # Locally every task counts, on a cluster the results that come back (one for 16 blocks of a factor).
-    total = len(keys) if client else sum(not isinstance(node, DataNode) for node in graph.values())
+    total = (
+        len(keys) if client else sum(not isinstance(node, DataNode) for part in parts for node in part.graph.values())
+    )
     with _progress(label, total, n_rows, n_bytes) as advance, _blas().limit(limits=1, user_api="blas"):
-        if client is None:
-            return _run_local(graph, keys, advance)
-        return _run_cluster(client, graph, keys, label, advance, hold)
+        while parts:
+            part = parts.pop(0)
+            if client is None:
+                _run_local(part, advance, collect)
+            else:
+                _run_cluster(client, part, label, advance, collect, hold)
 
 
-def _run_local(graph: Graph, keys: list[Any], advance: Advance) -> list[Any]:
+def _run_local(part: Wave, advance: Advance, collect: Collect) -> None:
     get = dask.base.get_scheduler() or dask.threaded.get
     own_pool = get is dask.multiprocessing.get and dask.config.get("pool", None) is None
     options = {"initializer": _one_blas_thread} if own_pool else {}
     with Callback(posttask=lambda *_: advance(1)):
-        return list(get(graph, keys, **options))
+        results = get(part.graph, part.keys, **options)
+    for result in results:
+        collect(result)
 
 
 def _run_cluster(
-    client: distributed.Client, graph: Graph, keys: list[Any], label: str, advance: Advance, hold: bool
-) -> list[Any]:
+    client: distributed.Client, part: Wave, label: str, advance: Advance, collect: Collect, hold: bool
+) -> None:
     _wait_for_workers(client)
     client.register_plugin(_Prepared(os.getpid()))
     with distributed.span("nlis", label), dask.annotate(retries=RETRIES):
-        futures = client.get(graph, keys, sync=False)
+        futures = client.get(part.graph, part.keys, sync=False)
     pending = distributed.as_completed(futures, with_results=not hold, raise_errors=True)
     del futures  # so that each result leaves the cluster once it has been fetched
-    results: dict[Any, Any] = {}
-    while len(results) < len(keys):
+    early: dict[Key, Any] = {}
+    waiting = iter(part.keys)
+    key = next(waiting, None)
+    while key is not None:
         _until_ready(client, pending)
         if hold:
             future = value = next(pending)
@@ -243,9 +246,11 @@ def _run_cluster(
                 future.result()
         else:
             future, value = next(pending)
-        results[future.key] = value
+        early[future.key] = value
         advance(1)
-    return [results[key] for key in keys]
+        while key in early:
+            collect(early.pop(key))
+            key = next(waiting, None)
 
 
 def _until_ready(client: distributed.Client, pending: distributed.as_completed) -> None:

@@ -15,7 +15,6 @@ from counting import Tasks
 import dask_nlis as nlis
 from dask_nlis import phase
 from dask_nlis.kernels import draw as kernel, wide
-from dask_nlis.sampling import passes
 
 SCHEMES = ("multinomial", "stratified", "poisson", "systematic")
 REPLACING = ("multinomial", "stratified")
@@ -81,10 +80,11 @@ def test_a_sample_is_equal_when_scores_do_not_fit_in_memory(scores, scheme, monk
 def test_a_sample_does_not_depend_on_how_many_blocks_are_asked_at_a_time(scores, scheme, monkeypatch):
     lazy = da.from_array(scores, chunks=20)
     expected = nlis.draw(lazy, 40, scheme=scheme, seed=11)
-    monkeypatch.setattr(passes, "_WAVE", 7)
+    monkeypatch.setattr(phase, "LOCAL_WAVE", 7)
     with Tasks() as tasks:
         same_sample(nlis.draw(lazy, 40, scheme=scheme, seed=11), expected)
-    assert 10 < tasks.computes <= 1 + 7 * 8
+    assert 10 < tasks.computes <= 8 * 8
+    assert max(map(len, tasks.phases)) == 7
 
 
 @each_scheme

@@ -40,19 +40,15 @@ def read_sum(matrix: TallMatrix, task: Callable[..., np.ndarray], width: int, **
     lazy = map_blocks(
         matrix, task, "nlis-factor", rows=1, meta=np.empty((0, 0), dtype=object), job=matrix.job, **arguments
     )
-    n_blocks, step = len(matrix.source.chunks), group_blocks(width)
     total = None
-    for first in range(0, n_blocks, step):
-        last = min(first + step, n_blocks)
-        share = (last - first) / n_blocks
-        blocks = phase.blocks_of(
-            _added(_added(lazy, first, last, "stack"), 0, None, "sum"),
-            "nlis-factor",
-            n_rows=round(share * matrix.shape[0]),
-            n_bytes=round(share * matrix.source.n_bytes),
-        )
-        part: Any = blocks[0][0, 0]
-        total = part if total is None else total.plus(part)
+
+    def add(block: np.ndarray) -> None:
+        nonlocal total
+        total = block[0, 0] if total is None else total.plus(block[0, 0])
+
+    source = matrix.source
+    parts = _added(lazy, group_blocks(width))
+    phase.each_block(parts, "nlis-factor", add, n_rows=source.n_rows, n_bytes=source.n_bytes)
     assert total is not None  # a matrix has at least one block
     check_finite(total.finding, matrix.source.names, "in all")
     return total
@@ -78,24 +74,30 @@ def boxed(summand: Summand) -> np.ndarray:
     return out
 
 
-def _added(lazy: da.Array, first: int, last: int | None, step: str) -> da.Array:
-    """Add the summands of blocks first ... last - 1: 16 at a time ("stack"), or all of them ("sum")."""
-    last = lazy.numblocks[0] if last is None else last
-    size = STACK if step == "stack" else last - first
-    if last - first == 1 and step == "sum":
-        return lazy
-    name = f"nlis-factor-{step}-{lazy.name.rpartition('-')[2] if step == 'stack' else tokenize(lazy.name)}-{first}"
-    parts = [range(k, min(k + size, last)) for k in range(first, last, size)]
-    graph = {
-        (name, k, 0): Task((name, k, 0), _sum, List(*(TaskRef((lazy.name, b, 0)) for b in part)))
-        for k, part in enumerate(parts)
-    }
+def _added(lazy: da.Array, step: int) -> da.Array:
+    """Add the summands of each group of `step` blocks: 16 at a time, and those sums together."""
+    token = lazy.name.rpartition("-")[2]
+    stack, name = f"nlis-factor-stack-{token}", f"nlis-factor-sum-{token}"
+    graph: dict[Any, Task] = {}
+    n_blocks = lazy.numblocks[0]
+    groups = [range(first, min(first + step, n_blocks)) for first in range(0, n_blocks, step)]
+    for group, blocks in enumerate(groups):
+        made: Sequence[Any] = [(lazy.name, b, 0) for b in blocks]
+        if len(blocks) > STACK:
+            pieces = [made[k : k + STACK] for k in range(0, len(made), STACK)]
+            made = [(stack, blocks[k * STACK], 0) for k in range(len(pieces))]
+            graph |= {key: _sum_of(key, piece) for key, piece in zip(made, pieces, strict=True)}
+        graph[(name, group, 0)] = _sum_of((name, group, 0), made)
     return da.Array(
         HighLevelGraph.from_collections(name, graph, dependencies=[lazy]),
         name,
-        chunks=((1,) * len(parts), (1,)),
+        chunks=((1,) * len(groups), (1,)),
         meta=np.empty((0, 0), dtype=object),
     )
+
+
+def _sum_of(key: Any, summands: Sequence[Any]) -> Task:
+    return Task(key, _sum, List(*map(TaskRef, summands)))
 
 
 def _sum(blocks: Sequence[np.ndarray]) -> np.ndarray:

@@ -6,17 +6,18 @@
    of its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
 from dask._task_spec import List, Task, TaskRef
+from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_nlis import phase
-from dask_nlis.blocks import STACK, group_blocks
+from dask_nlis.blocks import STACK, group_blocks, groups_together
 from dask_nlis.device import choose
 from dask_nlis.factor.sums import check_finite_factor, shared
 from dask_nlis.kernels.linalg import merge_r, r_factor
@@ -45,25 +46,35 @@ def read_tree(matrix: TallMatrix, whitener: np.ndarray | None = None) -> Partial
         job=matrix.job,
         whitener=shared(whitener),
     )
-    n_blocks = len(matrix.source.chunks)
-    share = 1 / n_blocks
-    groups = []
-    group = group_blocks(p)
-    for first in range(0, n_blocks, group):
-        last = min(first + group, n_blocks)
-        size = share * (last - first)
+    n_rows, found = 0, Finding()
+
+    def factors() -> Iterator[np.ndarray]:
+        nonlocal n_rows, found
+        for group in _groups(matrix, lazy, p):
+            n_rows, found = n_rows + group.n_rows, found.plus(group.finding)
+            yield group.r
+
+    r = r_factor(merge_r(factors()))
+    check_finite(found, matrix.source.names, "in all")
+    check_finite_factor(r)
+    return Partial(r, n_rows, found)
+
+
+def _groups(matrix: TallMatrix, lazy: da.Array, p: int) -> Iterator[Partial]:
+    """Factor of each group of blocks; as many groups are read at a time as `groups_together` allows."""
+    source, group = matrix.source, group_blocks(p)
+    n_blocks, most = len(source.chunks), group * groups_together(p)
+    for first in range(0, n_blocks, most):
+        last = min(first + most, n_blocks)
+        share = (last - first) / n_blocks
         stacks = phase.held(
             _stacked(lazy, first, last, p),
             "nlis-factor",
-            n_rows=round(size * matrix.shape[0]),
-            n_bytes=round(size * matrix.source.n_bytes),
+            n_rows=round(share * source.n_rows),
+            n_bytes=round(share * source.n_bytes),
         )
-        groups.append(_merged(stacks, p))
-    found = reduce(Finding.plus, (g.finding for g in groups))
-    check_finite(found, matrix.source.names, "in all")
-    r = r_factor(merge_r([g.r for g in groups]))
-    check_finite_factor(r)
-    return Partial(r, sum(g.n_rows for g in groups), found)
+        for begin in range(0, stacks.numblocks[0], group // STACK):  # a group is whole stacks
+            yield _merged(stacks, begin, min(begin + group // STACK, stacks.numblocks[0]), p)
 
 
 def factor_block(
@@ -126,21 +137,31 @@ def _stack(blocks: Sequence[np.ndarray], p: int) -> np.ndarray:
     return out
 
 
-def _merged(stacks: da.Array, p: int) -> Partial:
+def _merged(stacks: da.Array, begin: int, end: int, p: int) -> Partial:
     """Merge the stacks of a group with Dask's own tsqr, R only: at most 0.4 tasks a block."""
-    findings = da.map_blocks(_info, stacks, dtype=object, meta=np.empty((0, 0), dtype=object), token="nlis-merge")
-    infos = [block[0, 0] for block in phase.blocks_of(findings, "nlis-merge")]
+    infos = [
+        block[0, 0]
+        for block in phase.blocks_of(_of_stacks(_info, stacks, begin, (1,) * (end - begin), 1), "nlis-merge")
+    ]
     heights = tuple(height for height, _, _ in infos)
     found = reduce(Finding.plus, (finding for _, _, finding in infos))
     n_rows = sum(n for _, n, _ in infos)
     if found.n_bad:
         return Partial(np.zeros((p, p)), n_rows, found)
-    tall = da.map_blocks(
-        _r_of, stacks, chunks=(heights, (p,)), dtype=np.float64, meta=np.empty((0, 0)), token="nlis-merge"
-    )
-    r = da.linalg.tsqr(tall)[1]
+    r = da.linalg.tsqr(_of_stacks(_r_of, stacks, begin, heights, p))[1]
     (merged,) = phase.blocks_of(r, "nlis-merge")
     return Partial(np.asarray(merged), n_rows, found)
+
+
+def _of_stacks(
+    task: Callable[[np.ndarray], np.ndarray], stacks: da.Array, begin: int, heights: tuple[int, ...], width: int
+) -> da.Array:
+    """What `task` makes of some consecutive stacks, as an array of blocks of these heights."""
+    name = f"nlis-merge-{tokenize(task, stacks.name, begin)}"
+    graph = {(name, k, 0): Task((name, k, 0), task, TaskRef((stacks.name, begin + k, 0))) for k in range(len(heights))}
+    meta = np.empty((0, 0), dtype=object if task is _info else np.float64)
+    layered = HighLevelGraph.from_collections(name, graph, dependencies=[stacks])
+    return da.Array(layered, name, chunks=(heights, (width,)), meta=meta)
 
 
 def _info(block: np.ndarray) -> np.ndarray:

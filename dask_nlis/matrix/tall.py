@@ -9,8 +9,8 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayValuesDep
 
-from dask_nlis import phase
 from dask_nlis.blocks import starts
+from dask_nlis.graph import on_readers, optimised
 from dask_nlis.intake import Rows, default_names, name_columns
 from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent
 from dask_nlis.matrix.tasks import Job, rows_block
@@ -124,8 +124,14 @@ def map_blocks(
     block, or `rows`. Blocks of `beside` (n,), chunked as X, come as the fifth argument.
     """
     source = matrix.source
+    read = (source.x, source.y, source.weight)
+    name = f"{label}-{tokenize(task, source.token, source.chunks, columns, rows, arguments)}"
+    first = starts(source.chunks).tolist()
+    if beside is None and (graph := on_readers(name, task, read, first, arguments)) is not None:
+        lengths = source.chunks if rows is None else (rows,) * len(first)
+        return da.Array(graph, name, chunks=(lengths, (columns,)), meta=meta)
     pairs: list[Any] = []
-    for array in (source.x, source.y, source.weight):
+    for array in read:
         pairs += [None, None] if array is None else [array, "ij"[: array.ndim]]
     sizes: dict[str, Any] = {"j": columns} | ({} if rows is None else {"i": rows})
     lazy: da.Array = da.blockwise(
@@ -163,7 +169,7 @@ def _rekeyed(array: da.Array, ndim: int) -> da.Array:
     """Optimise an array now and key its tasks by the first `ndim` indices, so that no alias is left behind them."""
     name = array.name + "-rows"
     graph = {}
-    for key, node in phase.optimised(array).items():
+    for key, node in optimised(array).items():
         mine = isinstance(key, tuple) and key[0] == array.name
         new = (name, *key[1 : 1 + ndim]) if mine else key
         graph[new] = node.substitute({}, key=new) if mine else node

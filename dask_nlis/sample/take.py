@@ -4,12 +4,9 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask._task_spec import Task, TaskRef
-from dask.base import tokenize
-from dask.highlevelgraph import HighLevelGraph
 
 from dask_nlis import phase
-from dask_nlis.blocks import locate
+from dask_nlis.blocks import locate, starts
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import open_array
 from dask_nlis.kernels.numbers import is_whole
@@ -43,34 +40,25 @@ def take_rows(argument: str, array: Any, rows: np.ndarray, n_rows: int, max_byte
         return array[rows]
     order = np.argsort(rows, kind="stable")
     taken = np.empty((len(rows), *shape[1:]), dtype=lazy.array.dtype)
-    taken[order] = _gather(lazy.array, rows[order])
+    _gather(lazy.array, rows[order], order, taken)
     return array[rows].copy(data=taken) if library == "xarray" else taken
 
 
-def _gather(array: da.Array, indices: np.ndarray) -> np.ndarray:
-    """Rows of a lazy array: one task for each block that holds one, read and selection fused."""
-    if not len(indices):
-        return np.empty((0, *array.shape[1:]), dtype=array.dtype)
+def _gather(array: da.Array, indices: np.ndarray, places: np.ndarray, taken: np.ndarray) -> None:
+    """Put rows of a lazy array in their places: one task for each block that holds one, read and selection fused."""
     if any(len(axis) > 1 for axis in array.chunks[1:]):
         array = array.rechunk(dict.fromkeys(range(1, array.ndim), -1), method="tasks")
-    name = f"nlis-gather-{tokenize(array.name, indices)}"
     touched = locate(indices, array.chunks[0])
-    first = np.cumsum([0, *array.chunks[0]])
-    rest = (0,) * (array.ndim - 1)
-    graph = {
-        (name, k, *rest): Task(
-            (name, k, *rest), _select, TaskRef((array.name, block, *rest)), indices[a:b] - first[block]
-        )
-        for k, (block, a, b) in enumerate(touched)
-    }
-    selected = da.Array(
-        HighLevelGraph.from_collections(name, graph, dependencies=[array]),
-        name,
-        chunks=(tuple(b - a for _, a, b in touched), *array.chunks[1:]),
-        meta=array._meta,
-    )
-    return np.concatenate(phase.blocks_of(selected, "nlis-gather"))
+    first = starts(array.chunks[0])
+    coming = iter(touched)
+
+    def put(rows: np.ndarray) -> None:
+        _, a, b = next(coming)
+        taken[places[a:b]] = rows
+
+    wanted = {block: (indices[a:b] - first[block],) for block, a, b in touched}
+    phase.on_blocks(array, "nlis-gather", _select, wanted, put)
 
 
 def _select(block: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    return np.asarray(block)[rows]
+    return block[rows]

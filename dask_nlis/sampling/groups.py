@@ -14,7 +14,7 @@ from dask_nlis.intake import open_array
 from dask_nlis.kernels.draw import exact_total
 from dask_nlis.sample import GroupScale, Sample, Scale
 from dask_nlis.sampling.arguments import DISTINCT
-from dask_nlis.sampling.passes import PAIRS, waves
+from dask_nlis.sampling.passes import PAIRS
 from dask_nlis.sampling.plan import Plan
 from dask_nlis.sampling.summary import Summary, check_enough
 
@@ -42,9 +42,7 @@ def open_labels(by: Any, chunks: Sequence[int]) -> da.Array:
 def distinct_labels(labels: da.Array) -> tuple[Label, ...]:
     """All labels, ascending; computes the array once."""
     found: set[Label] = set()
-    for wave in waves(range(labels.numblocks[0])):
-        for part in phase.on_blocks(labels, "nlis-draw", _block_labels, dict.fromkeys(wave, ())):
-            found.update(part)
+    phase.on_blocks(labels, "nlis-draw", _block_labels, dict.fromkeys(range(labels.numblocks[0]), ()), found.update)
     return tuple(sorted(found))
 
 

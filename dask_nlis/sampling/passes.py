@@ -5,7 +5,7 @@ where each answer goes; answers arrive in the order of the blocks and are not ke
 what the scheme makes of them and no more. Groups of rows are drawn in step: their passes share the tasks.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import dask.array as da
@@ -22,10 +22,6 @@ PAIRS = np.dtype([("score", np.float64), ("group", np.uint32)])
 
 #: A block of scores with the chance that earlier stages missed the row.
 BESIDE = np.dtype([("score", np.float64), ("missed", np.float64)])
-
-#: Blocks whose answers are on their way at a time: so many, or more where that would take over
-#: sixteen computes, each of which looks through the whole graph of the scores.
-_WAVE, _WAVES = 1024, 16
 
 
 class Part(NamedTuple):
@@ -80,23 +76,27 @@ def carry_out(held: da.Array, designs: Mapping[int, Design[T]]) -> dict[int, T]:
                 waiting[group] = next(designs[group])
             except StopIteration as end:
                 done[group] = end.value
-        for wave in waves(sorted(set().union(*(wanted.blocks for wanted in waiting.values())))):
-            asked = {
-                block: [(group, *wanted.asked(block)) for group, wanted in waiting.items() if block in wanted.blocks]
-                for block in wave
-            }
-            tasks = {block: (int(first[block]), asked[block]) for block in wave}
-            for block, answers in zip(wave, phase.on_blocks(held, "nlis-draw", _answers, tasks), strict=True):
-                for (group, *_), answer in zip(asked[block], answers, strict=True):
-                    waiting[group].collect(block, answer)
+        _ask(held, first, waiting)
         moving = list(waiting)
     return {group: done[group] for group in designs}
 
 
-def waves(blocks: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Some blocks at a time."""
-    step = max(_WAVE, -(-len(blocks) // _WAVES))
-    return (blocks[k : k + step] for k in range(0, len(blocks), step))
+def _ask(held: da.Array, first: np.ndarray, waiting: Mapping[int, Pass]) -> None:
+    """Carry out a pass of each group, all of them in the same tasks."""
+    blocks = sorted(set().union(*(wanted.blocks for wanted in waiting.values())))
+    asked = {
+        block: [(group, *wanted.asked(block)) for group, wanted in waiting.items() if block in wanted.blocks]
+        for block in blocks
+    }
+    answered = iter(blocks)
+
+    def collect(answers: list[Any]) -> None:
+        block = next(answered)
+        for (group, *_), answer in zip(asked[block], answers, strict=True):
+            waiting[group].collect(block, answer)
+
+    tasks = {block: (int(first[block]), asked[block]) for block in blocks}
+    phase.on_blocks(held, "nlis-draw", _answers, tasks, collect)
 
 
 def _answers(block: np.ndarray, start: int, asked: list[tuple[int, Callable[..., Any], tuple[Any, ...]]]) -> list[Any]:
