@@ -81,7 +81,7 @@ def read_grams(
     matrices: Sequence[TallMatrix], whiteners: Sequence[np.ndarray | None], units: Sequence[Units | None]
 ) -> tuple[Gram, ...]:
     """One read of X: for each of these matrices of the same rows what `read_gram` gives."""
-    shapes = [_width(matrix.shape[1], *pair) for matrix, *pair in zip(matrices, whiteners, units, strict=True)]
+    shapes = [_width(matrix.shape[1], w, u) for matrix, w, u in zip(matrices, whiteners, units, strict=True)]
     found: Grams = read_sum(
         matrices[0],
         grams_block,

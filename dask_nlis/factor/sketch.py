@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis.device import Device, choose
+from dask_nlis.device import choose
 from dask_nlis.factor.sums import boxed, check_finite_factor, read_sum
 from dask_nlis.kernels.linalg import Spectrum, r_factor
 from dask_nlis.kernels.sketch import BANDS, STREAMS, entries, sketch_size, sketched, sketched_multiples
