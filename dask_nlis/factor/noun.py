@@ -49,8 +49,8 @@ class Factor:
     identity_residual : float
         Largest miss of f(theta) = f(0) + <theta, f*>, over 1 + |f(theta)| + |f(0)|, of such a row; else 0.
     method : str
-        How it was computed: "gram", "cholesky-qr2", "tsqr", "sketch" or "sketch-only"; of a merged factor the
-        methods of its parts, joined by "+".
+        How it was computed: "gram", "patterns" (the same, by activation pattern), "cholesky-qr2", "tsqr", "sketch"
+        or "sketch-only"; of a merged factor the methods of its parts, joined by "+".
     reads : int
         Reads of X it took, the most of any part of a merged factor.
     beta : float
@@ -109,7 +109,7 @@ class Factor:
         if self.method == "sketch-only":
             return 10 / self.beta  # a sketch overrates rows by design; the scores are clipped to 1
         growth = self.condition
-        if "gram" in self.method.split("+"):  # each Gram matrix was made at a condition up to 1e2
+        if {"gram", "patterns"} & set(self.method.split("+")):  # each Gram matrix was made at a condition up to 1e2
             growth = max(growth, min(growth, GRAM_UP_TO) ** 2)
         return max(1e-12, 100 * growth * float(np.finfo(np.float64).eps))
 

@@ -51,6 +51,19 @@ def sketched(rows: Array, buckets: np.ndarray, signs: np.ndarray, size: int) -> 
     return total
 
 
+def sketched_multiples(
+    rows: np.ndarray, multiples: np.ndarray, buckets: np.ndarray, signs: np.ndarray, size: int
+) -> np.ndarray:
+    """S diag(multiples) rows: (m, q), (m,) -> (size, q), a block of the sketch of a row-wise Khatri-Rao product.
+
+    That product is not formed, and rows whose multiple is 0 cost nothing. NumPy only.
+    """
+    used = multiples != 0
+    entries = (signs[used] * multiples[used, None]).ravel(), buckets[used].ravel()
+    s = csr_array((*entries, np.append(0, np.cumsum(BANDS * used))), shape=(len(rows), size))
+    return s.T @ rows
+
+
 def _gather_table(buckets: np.ndarray, signs: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """For each sketch row the rows that go into it, in order, padded with the number of rows; and their signs.
 

@@ -83,9 +83,9 @@ def leaves(
     weights = None if weight is None else weight.reshape(-1)
     for a in range(0, len(x), step):
         place = slice(a, min(a + step, len(x)))
-        columns = _float64(x[place])
-        label = None if labels is None else _float64(labels[place])
-        root = None if weights is None else _float64(weights[place])
+        columns = float64(x[place])
+        label = None if labels is None else float64(labels[place])
+        root = None if weights is None else float64(weights[place])
         bad, finding = _inspect(columns, label, root, start + a, job.missing, loss)
         if bad is not None:
             # A row of weight 0 is a zero row of the matrix: score 0, no part in the factor.
@@ -107,7 +107,7 @@ def leaves(
         )
 
 
-def _float64(values: np.ndarray) -> np.ndarray:
+def float64(values: np.ndarray) -> np.ndarray:
     """Cast before any arithmetic (uint8 would wrap); integers beyond 2^53 become NaN, to be reported."""
     # One memory layout, so that the bits of a sum do not depend on how the block was stored.
     cast = np.ascontiguousarray(values, dtype=np.float64)
@@ -153,8 +153,8 @@ def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
     if not leaf.counts:
         return xp.zeros((leaf.x.shape[0], job.n_matrix_columns), dtype=leaf.x.dtype), leaf.finding
     with naming_rows(leaf):
-        if isinstance(job.rule, Dual) and leaf.y is not None and job.rule.problem.loss.may_be_singular:
-            _check_slopes(job.rule, leaf, leaf.y)
+        if isinstance(job.rule, Dual):
+            check_slopes(job.rule, leaf)
         found = leaf.finding
         if not isinstance(job.rule, Dual) or job.rule.exact(leaf.y is not None):
             rows = job.rule.rows(leaf.x, leaf.y)
@@ -207,8 +207,11 @@ def _checked(residual: Array, leaf: Leaf, tolerance: float) -> float:
     return largest
 
 
-def _check_slopes(rule: Dual, leaf: Leaf, y: Array) -> None:
+def check_slopes(rule: Dual, leaf: Leaf) -> None:
     """Raise where the root of the loss has no slope between phi(0) and the prediction: such a row has no adjoint."""
+    y = leaf.y
+    if y is None or not rule.problem.loss.may_be_singular:
+        return
     theta = array_namespace(leaf.x).asarray(np.array(rule.theta))
     mask = singular(rule.problem, theta, leaf.x, y)
     if leaf.root_weight is not None:
