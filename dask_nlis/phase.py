@@ -108,7 +108,7 @@ def on_blocks(
 ) -> list[Any]:
     """Run `task(block, *arguments[k])` on the blocks k of a 1-D array and return what each gives, in order.
 
-    Blocks without arguments are not computed; what comes back may be any small object.
+    Blocks without arguments are not computed; what comes back may be any small object, and a block itself a tuple.
     """
     name = f"{label}-{tokenize(array.name, task, arguments)}"
     graph = {
@@ -124,9 +124,9 @@ def on_blocks(
     return [box[0] for box in blocks_of(lazy, label)]
 
 
-def _boxed(block: np.ndarray, task: Callable[..., Any], arguments: tuple[Any, ...]) -> np.ndarray:
+def _boxed(block: Any, task: Callable[..., Any], arguments: tuple[Any, ...]) -> np.ndarray:
     out = np.empty(1, dtype=object)
-    out[0] = task(np.asarray(block), *arguments)
+    out[0] = task(block if isinstance(block, tuple) else np.asarray(block), *arguments)
     return out
 
 

@@ -15,6 +15,7 @@ from dask_nlis.intake.zarr_files import (
     regular,
     score_record,
     scratch_scores,
+    write_block,
     write_rows,
     write_scores,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "scratch_scores",
     "standardize",
     "take_in",
+    "write_block",
     "write_rows",
     "write_scores",
     "write_table",

@@ -36,6 +36,7 @@ class Part(NamedTuple):
     length: int  # rows of the block
     inside: np.ndarray | None  # positions of the rows in the block, ascending; None for all
     missed: np.ndarray | None = None  # (m,), chance that earlier stages missed the row; None where there are none
+    coins: np.ndarray | None = None  # (m,), uniform numbers of the rows, where they are known
 
     def rows(self, chosen: np.ndarray) -> np.ndarray:
         """Global rows at these positions of the part."""
@@ -43,6 +44,8 @@ class Part(NamedTuple):
 
     def uniforms(self, key: np.ndarray) -> np.ndarray:
         """The uniform number of every row, which depends on its global row alone."""
+        if self.coins is not None:
+            return self.coins
         whole = row_uniforms(key, self.start, self.length)
         return whole if self.inside is None else whole[self.inside]
 
@@ -91,6 +94,19 @@ def carry_out(held: da.Array, designs: Mapping[int, Design[T]]) -> dict[int, T]:
                     waiting[group].collect(block, answer)
         moving = list(waiting)
     return {group: done[group] for group in designs}
+
+
+def carry_out_on(part: Part, design: Design[T]) -> T:
+    """Run one design on rows in memory in place of all blocks, which are block 0 to it, and return what it comes to."""
+    try:
+        while True:
+            wanted = next(design)
+            for block in wanted.blocks:
+                task, arguments = wanted.asked(block)
+                wanted.collect(block, task(part, *arguments))
+    except StopIteration as end:
+        found: T = end.value
+        return found
 
 
 def waves(blocks: Sequence[int]) -> Iterator[Sequence[int]]:
