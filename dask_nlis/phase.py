@@ -103,8 +103,8 @@ def on_blocks(
 ) -> list[Any]:
     """Run `task(block, *arguments[k])` on the row blocks k of an array and return what each gives, in order.
 
-    Blocks without arguments are not computed; what comes back may be any small object. With `collect` each is handed on
-    as `each_block` does, and nothing is returned.
+    Blocks without arguments are not computed; what comes back may be any small object, and a block itself a tuple. With
+    `collect` each is handed on as `each_block` does, and nothing is returned.
     """
     name, rest = f"{label}-{uuid4().hex}", (0,) * (array.ndim - 1)
     made = {(name, k): Asked((array.name, k, *rest), _called, (task, arguments[k])) for k in sorted(arguments)}
@@ -113,8 +113,8 @@ def on_blocks(
     return answers
 
 
-def _called(block: np.ndarray, task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    return task(np.asarray(block), *arguments)
+def _called(block: Any, task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return task(block if isinstance(block, tuple) else np.asarray(block), *arguments)
 
 
 def fits_in_memory(n_bytes: int) -> bool:

@@ -148,7 +148,7 @@ def test_runs_with_scores_in_a_container_compare(container):
 def test_a_change_of_the_data_between_factor_and_scores_of_the_second_stage_is_seen():
     class Changing(CountingArray):
         def __getitem__(self, index):
-            later = self.rows[0] >= 4
+            later = self.rows[0] >= 3
             found = super().__getitem__(index)
             return found * 1e3 if later else found
 

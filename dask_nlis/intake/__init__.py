@@ -17,6 +17,7 @@ from dask_nlis.intake.zarr_files import (
     score_record,
     scratch_scores,
     stored_as,
+    write_block,
     write_rows,
     write_scores,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "standardize",
     "stored_as",
     "take_in",
+    "write_block",
     "write_rows",
     "write_scores",
     "write_table",

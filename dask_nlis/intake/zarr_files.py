@@ -305,10 +305,15 @@ def write_scores(scores: da.Array, target: "zarr.Array[Any]", label: str) -> da.
 
 
 def _write_block(block: np.ndarray, start: int, target: "zarr.Array[Any]") -> np.ndarray:
-    target[int(start) : int(start) + len(block)] = block
     out = np.empty(1, dtype=object)
-    out[0] = score_record(block, int(start))
+    out[0] = write_block(block, int(start), target)
     return out
+
+
+def write_block(block: np.ndarray, start: int, target: "zarr.Array[Any]") -> ScoreRecord:
+    """Write a block of scores, which are whole chunks, and describe it."""
+    target[start : start + len(block)] = block
+    return score_record(block, start)
 
 
 def score_record(block: np.ndarray, start: int) -> ScoreRecord:

@@ -8,7 +8,8 @@ import numpy as np
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.numbers import is_number, is_whole
 from dask_nlis.matrix import TallMatrix, check_has_curvature, reference_matrix
-from dask_nlis.pipeline.stages import SMALL, Design, first_rows, least_rows
+from dask_nlis.pipeline.design import Design
+from dask_nlis.pipeline.stages import SMALL, first_rows, least_rows
 from dask_nlis.problem import Problem, check_theta, set_for
 from dask_nlis.sampling import check_draw
 from dask_nlis.scores import checked_shares

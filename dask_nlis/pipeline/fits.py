@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 from dask_nlis import phase
 from dask_nlis.losses import AbsoluteError
 from dask_nlis.matrix import TallMatrix
-from dask_nlis.pipeline.stages import Design, first_rows
+from dask_nlis.pipeline.design import Design
+from dask_nlis.pipeline.stages import first_rows
 from dask_nlis.planner import (
     Layout,
     Step,

@@ -24,8 +24,9 @@ class Run:
     factor : Factor or None
         Factor of the dual matrix at the pilot fit, or of the reference matrix where there is one stage by its leverage;
         None for norm scores.
-    scores : array of shape (n,)
-        One score a row, those of the last stage: lazy from the store, or held in memory without one.
+    scores : array of shape (n,) or None
+        One score a row, those of the last stage: lazy from the store, or held in memory without one. None for
+        keep_scores=False.
     sample : Sample
         The drawn rows and their weights.
     sample_X, sample_y : ndarray
@@ -70,7 +71,10 @@ class Run:
 
     @property
     def reads(self) -> dict[str, int]:
-        """Full reads of X by phase; the blocks of drawn rows come on top."""
+        """Reads of X by phase; the blocks of drawn rows come on top where the scheme is not poisson.
+
+        "gather" counts reads of blocks, all at most, that had kept too few rows for the draw.
+        """
         return dict(self.manifest["reads"])
 
     @property

@@ -11,7 +11,7 @@ from dask_nlis.errors import InputError
 from dask_nlis.intake import scratch_scores
 from dask_nlis.kernels import draw as kernel
 from dask_nlis.sampling.arguments import DISTINCT
-from dask_nlis.sampling.passes import Design, Part, Pass
+from dask_nlis.sampling.passes import Design, Part, Pass, carry_out
 
 #: Bad rows named in the error.
 _NAMED = 5
@@ -42,31 +42,46 @@ def hold(lazy: da.Array) -> tuple[da.Array, tempfile.TemporaryDirectory[str] | N
     return read, folder
 
 
+def summarised(held: da.Array) -> Summary:
+    """Summarise held scores (n,) in one pass over them."""
+    return carry_out(held, {0: summary_of(held.numblocks[0])})[0]
+
+
 def summary_of(n_blocks: int) -> Design[Summary]:
     """Summarise the scores in one pass over all blocks."""
-    total = Summary(0, 0, 0.0, 0, (), {}, ())
+    total = NONE
     blocks: list[int] = []
 
     def add(block: int, answer: tuple[Summary, Any]) -> None:
         nonlocal total
-        part, sums = answer
-        total = Summary(
-            n_rows=total.n_rows + part.n_rows,
-            n_positive=total.n_positive + part.n_positive,
-            largest=max(total.largest, part.largest),
-            n_bad=total.n_bad + part.n_bad,
-            bad_rows=(*total.bad_rows, *part.bad_rows)[:_NAMED],
-            sums=kernel.merge_sums([total.sums, kernel.unpacked(sums)]),
-            blocks=(),
-        )
-        if part.n_positive:
+        total = joined(total, answer)
+        if answer[0].n_positive:
             blocks.append(block)
 
-    yield Pass(_block_summary, dict.fromkeys(range(n_blocks)), add)
+    yield Pass(block_summary, dict.fromkeys(range(n_blocks)), add)
     return total._replace(blocks=tuple(blocks))
 
 
-def _block_summary(part: Part) -> tuple[Summary, Any]:
+#: A summary of nothing.
+NONE = Summary(0, 0, 0.0, 0, (), {}, ())
+
+
+def joined(total: Summary, answer: tuple[Summary, Any]) -> Summary:
+    """Add a block's summary; the rows of blocks come in their order."""
+    part, sums = answer
+    return Summary(
+        n_rows=total.n_rows + part.n_rows,
+        n_positive=total.n_positive + part.n_positive,
+        largest=max(total.largest, part.largest),
+        n_bad=total.n_bad + part.n_bad,
+        bad_rows=(*total.bad_rows, *part.bad_rows)[:_NAMED],
+        sums=kernel.merge_sums([total.sums, kernel.unpacked(sums)]),
+        blocks=(),
+    )
+
+
+def block_summary(part: Part) -> tuple[Summary, Any]:
+    """Summary of a block, its sums in little memory beside it."""
     scores = part.scores
     bad = ~(np.isfinite(scores) & (scores >= 0))
     if bad.any():

@@ -16,11 +16,11 @@ from dask_nlis.intake import Opened, column_names, give_back, name_columns, open
 from dask_nlis.kernels import draw as kernel
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.numbers import is_number
-from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, map_blocks
-from dask_nlis.matrix.tall import one_a_row
+from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent
 from dask_nlis.matrix.tasks import Leaf, gradient_rows, matrix_rows, row_values
 from dask_nlis.scores.influence import gradient_lengths
 from dask_nlis.scores.leverage import at_most_one, placed, shared_whitener
+from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
 
@@ -162,22 +162,25 @@ class Share(NamedTuple):
 def lazy_mixture(
     dual: TallMatrix, tangent: TallMatrix | None, factors: tuple[Factor, Factor], share: Share
 ) -> da.Array:
-    """Leverage, influence and a constant for rows that count, mixed in one task a block: lazy (n,). One read of X.
+    """Leverage, influence and a constant for rows that count, mixed: lazy (n,). One read of X, one task a block."""
+    return lazy_scores(dual, mixture_scorer(dual, tangent, factors, share))
+
+
+def mixture_scorer(
+    dual: TallMatrix, tangent: TallMatrix | None, factors: tuple[Factor, Factor], share: Share
+) -> Scorer:
+    """How rows are scored by leverage, influence and a constant for rows that count, mixed.
 
     No tangent matrix is needed where influence has no share.
     """
-    lazy = map_blocks(
-        dual,
-        mixture_block,
-        "nlis-score",
-        meta=np.empty((0, 0)),
-        job=dual.job,
-        tangent=None if tangent is None else tangent.rule,
-        whiteners=[shared_whitener(factor) for factor in factors],
-        share=share,
-        tolerance=factors[0].score_tolerance,
-    )
-    return one_a_row(dual, lazy)
+    arguments = {
+        "job": dual.job,
+        "tangent": None if tangent is None else tangent.rule,
+        "whiteners": [shared_whitener(factor) for factor in factors],
+        "share": share,
+        "tolerance": factors[0].score_tolerance,
+    }
+    return Scorer(mixture_block, arguments)
 
 
 def mixture_block(

@@ -13,11 +13,11 @@ from dask_nlis.errors import InputTypeError, MatrixMismatchError, NonFiniteError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, map_blocks
+from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite
 from dask_nlis.matrix.patterns import units_of
-from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
 from dask_nlis.scores.patterns import Form, form_of, pattern_leverage
+from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
 
@@ -87,18 +87,14 @@ def check_factor(matrix: TallMatrix, factor: object) -> None:
 
 def lazy_leverage(matrix: TallMatrix, factor: Factor) -> da.Array:
     """Leverage as a lazy Dask array (n,) with one task a block."""
-    lazy = map_blocks(
-        matrix,
-        leverage_block,
-        "nlis-score",
-        meta=np.empty((0, 0)),
-        job=matrix.job,
-        whitener=shared_whitener(factor),
-        tolerance=factor.score_tolerance,
-        by_pattern=_by_pattern(factor),
-        form=shared_form(matrix, factor),
-    )
-    return one_a_row(matrix, lazy)
+    return lazy_scores(matrix, leverage_scorer(matrix, factor))
+
+
+def leverage_scorer(matrix: TallMatrix, factor: Factor) -> Scorer:
+    """How rows are scored by leverage."""
+    shared: dict[str, Any] = {"whitener": shared_whitener(factor), "form": shared_form(matrix, factor)}
+    shared |= {"tolerance": factor.score_tolerance, "by_pattern": _by_pattern(factor)}
+    return Scorer(leverage_block, {"job": matrix.job, **shared})
 
 
 def _by_pattern(factor: Factor) -> bool:

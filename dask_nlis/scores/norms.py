@@ -11,10 +11,10 @@ from dask_nlis.errors import InputError, InputTypeError, NonFiniteError, ScaleWa
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import is_whole
-from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves
 from dask_nlis.matrix.findings import overflow
-from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import matrix_rows, naming_rows
+from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 #: Powers of two between the smallest and the largest float64, and then some.
 _LARGEST_SCALE = 1100
@@ -67,16 +67,12 @@ def norm_scores(A: Any, *, log2_scale: int = 0) -> Any:
 
 def lazy_norms(matrix: TallMatrix, log2_scale: int = 0) -> da.Array:
     """Squared row norms as a lazy Dask array (n,) with one task a block."""
-    lazy = map_blocks(
-        matrix,
-        norm_block,
-        "nlis-score",
-        meta=np.empty((0, 0)),
-        job=matrix.job,
-        columns_named=matrix.columns,
-        log2_scale=log2_scale,
-    )
-    return one_a_row(matrix, lazy)
+    return lazy_scores(matrix, norm_scorer(matrix, log2_scale))
+
+
+def norm_scorer(matrix: TallMatrix, log2_scale: int = 0) -> Scorer:
+    """How rows are scored by squared norms."""
+    return Scorer(norm_block, {"job": matrix.job, "columns_named": matrix.columns, "log2_scale": log2_scale})
 
 
 def norm_block(
