@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import dask.array as da
 import dask.core
 import numpy as np
-from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef, convert_legacy_graph
+from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Task, TaskRef, convert_legacy_graph
 from dask.blockwise import Blockwise
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
@@ -134,7 +134,7 @@ def on_readers(
     """Graph of `task(*blocks, beside[k], **arguments)` under the keys (name, k, 0), the blocks read inside the task.
 
     None where one of the arrays is computed rather than read, or comes twice: Dask's own fusion is for those. It takes
-    ten times as long, 0.1 ms a block. `arguments` may be Delayed, or lists of some.
+    ten times as long, 0.1 ms a block. `arguments` may be Delayed, or lists and dictionaries of some.
     """
     given = [array for array in arrays if array is not None]
     if len({array.name for array in given}) < len(given):  # it would be read twice
@@ -163,7 +163,11 @@ def _reference(value: Any, layers: dict[str, Any]) -> Any:
     if isinstance(value, Delayed):
         layers[value.key] = {k: v if isinstance(v, GraphNode) else DataNode(k, v) for k, v in value.dask.items()}
         return TaskRef(value.key)
-    return List(*(_reference(each, layers) for each in value)) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return List(*(_reference(each, layers) for each in value))
+    if isinstance(value, dict):
+        return Dict({key: _reference(each, layers) for key, each in value.items()})
+    return value
 
 
 class Asked(NamedTuple):
