@@ -146,7 +146,7 @@ def test_one_read_for_the_factor_one_for_the_scores_and_no_row_is_formed(group, 
     with Tasks() as tasks:
         factor = nlis.factorize(B)
     assert (factor.method, factor.reads, counted.reads()) == ("patterns", 1, 1)
-    assert tasks.labels == {"nlis-factor": 3, "nlis-factor-stack": 1}
+    assert tasks.labels == {"nlis-factor": 3, "nlis-factor-sum": 1}
     scores = nlis.leverage_scores(B, factor)
     assert executed(scores) == 3 + 1  # the quadratic form is made once
     np.testing.assert_allclose(scores.compute(), expected, atol=1e-14)

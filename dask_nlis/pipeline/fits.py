@@ -18,6 +18,7 @@ from dask_nlis.planner import (
     worker_memory,
 )
 from dask_nlis.problem import Problem
+from dask_nlis.sampling import SAFETY
 
 
 class Needs(NamedTuple):
@@ -34,10 +35,13 @@ def needs_of(steps: list[Step], reference: TallMatrix, size: int, in_memory: boo
     """Put numbers of bytes to steps; `in_memory`: whether scores are kept there rather than in a store."""
     layout = layout_of(reference.source, _widths(reference))
     workforce = phase.workforce()
-    scored = sum(step.kind == "scores" for step in steps)
+    drawn = sum(step.kind == "draw" for step in steps)
     each = 8 * layout.n_rows
+    candidates = min(SAFETY * size, layout.n_rows) * layout.block_bytes // layout.block_rows
     # Scores of earlier stages go to a scratch file where they are too large, those of the last to a store or nowhere.
-    held = (scored - 1) * each * phase.fits_in_memory(each) + in_memory * each
+    held = max(0, drawn - 1) * each * phase.fits_in_memory(each) + in_memory * each
+    # A draw in the same read keeps the rows that may be drawn, where they have room.
+    held += 0 if drawn else candidates * phase.fits_in_memory(candidates)
     worker = worker_memory(steps, layout, workforce, held)
     return Needs(steps, layout, workforce, worker, client_memory(steps, layout, size))
 

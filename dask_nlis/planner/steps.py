@@ -6,7 +6,7 @@ Passes that read all of X are `READS`; the others go through scores that are hel
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-Kind = Literal["factor", "scores", "draw", "rows", "loss", "certificate"]
+Kind = Literal["factor", "share", "scores", "draw", "rows", "loss", "certificate"]
 
 #: Kinds that read all rows once.
 READS = ("factor", "scores", "loss")
@@ -15,7 +15,7 @@ READS = ("factor", "scores", "loss")
 DRAW_PASSES = {"poisson": 4, "multinomial": 3, "stratified": 7, "systematic": 7}
 
 #: Schemes whose draw and rows come out of the same read as the scores.
-FUSED: frozenset[str] = frozenset()
+FUSED = frozenset({"poisson"})
 
 #: What is factorised and what is scored, for scores made once at a theta.
 ONCE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -67,6 +67,10 @@ def _scored(
 ) -> Iterator[Step]:
     if factorized:
         yield Step(f"{name}factor", "factor", factorized, earlier)
+    if earlier and "tangent" in scored:
+        yield Step(f"{name}share of influence", "share")
+    if earlier and scheme in FUSED:  # chances in the first stage are found again rather than kept
+        scored = (*scored, "reference")
     yield Step(f"{name}scores", "scores", scored, earlier, share)
     if scheme not in FUSED:
         yield Step(f"{name}draw", "draw", (), earlier, share)
