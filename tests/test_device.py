@@ -13,23 +13,11 @@ from counting import FakeGPU, no_compute, rows_of, same_bits
 
 import dask_nlis as nlis
 from dask_nlis import device
-from dask_nlis.diagnostics import deep, drift_sums
-from dask_nlis.factor import gram, outside, sketch, tree
-from dask_nlis.matrix import tasks
-from dask_nlis.scores import Share, cross, deletion, lazy_mixture, leverage, losses, norms
+from dask_nlis.scores import Share, lazy_mixture
 
 SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
 X, Y = rows_of(61, 400, 3)
 THETA = np.array([0.3, -0.2, 0.1, 0.05])
-
-# Where tasks call `choose` by its name.
-SCORES = (cross, deletion, leverage, losses, norms)
-VERBS = (nlis.total_loss, nlis.influence_scores, nlis.blend)
-ROOMS = (
-    *(device, gram, outside, sketch, tree, *SCORES, deep, drift_sums, tasks),
-    *(sys.modules[verb.__module__] for verb in VERBS),
-)
-
 
 @pytest.fixture
 def fresh_probe():
@@ -147,9 +135,8 @@ def test_the_configuration_names_the_device(no_gpu):
 @pytest.fixture
 def fake_gpu(monkeypatch):
     """A device whose arrays NumPy functions refuse; tasks that ask for "cpu" stay on the CPU."""
-    gpu, real = FakeGPU(), device.choose
-    for room in ROOMS:
-        monkeypatch.setattr(room, "choose", lambda name: real(name) if name == "cpu" else gpu.device(name))
+    gpu = FakeGPU()
+    monkeypatch.setattr(device, "opened", gpu.opened)
     return gpu
 
 
@@ -157,11 +144,10 @@ def fake_gpu(monkeypatch):
 def test_a_gpu_gives_the_factor_and_scores_of_numpy_to_1e_10(chunks, fake_gpu):
     x = X if chunks is None else da.from_array(X, (chunks, 3))
     expected = results(x, Y, "cpu")
-    assert (fake_gpu.puts, fake_gpu.fetches) == (0, 0)
+    assert fake_gpu.transfers() == (0, 0, 0)
     for name, value in results(x, Y, "cuda").items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-10, atol=1e-12, err_msg=name)
-    assert fake_gpu.puts
-    assert fake_gpu.fetches
+    assert all(fake_gpu.transfers())
 
 
 def test_blocks_leave_every_task_as_numpy(fake_gpu):
@@ -172,18 +158,6 @@ def test_blocks_leave_every_task_as_numpy(fake_gpu):
     for array in (nlis.leverage_scores(A, found), nlis.norm_scores(A), A.to_dask_array()):
         parts = dask.compute(*array.to_delayed().ravel(), scheduler="synchronous")
         assert all(type(part) is np.ndarray and part.dtype == np.float64 for part in parts)
-
-
-def test_a_block_crosses_to_the_device_once_and_only_scores_come_back(fake_gpu):
-    A = nlis.dual_matrix(SWISH, da.from_array(X, (400, 3)), Y, theta=THETA, device="cuda")
-    found = nlis.factorize(A)
-    lazy = nlis.leverage_scores(A, found)
-    fake_gpu.puts = fake_gpu.fetches = 0
-    lazy.compute()
-    assert (fake_gpu.puts, fake_gpu.fetches) == (3, 1)  # X, y and the whitener; the scores
-    fake_gpu.puts = fake_gpu.fetches = 0
-    nlis.total_loss(SWISH, da.from_array(X, (400, 3)), Y, np.tile(THETA, (5, 1)), device="cuda")
-    assert (fake_gpu.puts, fake_gpu.fetches) == (2 + 5, 5)
 
 
 def test_bad_cells_and_dropped_rows_are_found_on_the_device_as_on_the_cpu(fake_gpu):

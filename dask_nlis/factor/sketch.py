@@ -1,9 +1,10 @@
 """The sketch of a tall matrix: S F with some ten rows a column, added up over the blocks in one read."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from dask_nlis.device import choose
 from dask_nlis.factor.sums import boxed, check_finite_factor, read_sum
@@ -11,6 +12,7 @@ from dask_nlis.kernels.linalg import Spectrum, r_factor
 from dask_nlis.kernels.sketch import BANDS, STREAMS, entries, sketch_size, sketched
 from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
 from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import matrix_rows
 
 
@@ -37,6 +39,7 @@ def read_sketch(matrix: TallMatrix, n_streams: int) -> tuple[list[np.ndarray], F
     return factors, found.finding
 
 
+@on_device
 def sketch_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -50,17 +53,24 @@ def sketch_block(
     """Sketches of one block, as a Sketch in a 1 x 1 object array; sub-block by sub-block on the device."""
     device = choose(job.device)
     total = np.zeros((len(streams), size, job.n_matrix_columns))
+    there: dict[int, Any] = {}  # sums that stay on a device
     found = Finding()
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
             rows, finding = matrix_rows(leaf, job)
             first = int(start) + leaf.place.start
             for k, stream in enumerate(streams):
-                total[k] += device.fetch(sketched(rows, *entries(stream, first, rows.shape[0], size), size))
+                part = sketched(rows, *entries(stream, first, rows.shape[0], size), size)
+                if device.kind == "cpu":
+                    total[k] += part
+                else:
+                    there[k] = there[k] + part if k in there else part
             found = found.plus(finding)
+        if there:
+            total += device.fetch(array_namespace(part).stack(list(there.values())))
         if not np.isfinite(total).all():  # NaN or an infinity in a row, which says where; or a sum too large
             for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
-                rows = device.fetch(matrix_rows(leaf, job)[0])
+                rows = matrix_rows(leaf, job)[0]
                 found = found.plus(overflow(rows, int(start) + leaf.place.start))
     return boxed(Sketch(total, found))
 

@@ -25,6 +25,7 @@ from dask_nlis.sample import Sample
 from dask_nlis.sampling import check_draw
 from dask_nlis.scores import checked_shares
 from dask_nlis.store import check_free
+from dask_nlis.tally import counted
 
 SCORES = ("two-stage", "leverage", "norm", "influence")
 
@@ -188,18 +189,19 @@ def run(
 
     manifest = begun(reference, design, scores, one, target)
     into = partial(keep, path=path, manifest=manifest)
-    with ExitStack() as scratch:
+    with ExitStack() as scratch, counted() as tally:
         if scores == "two-stage":
             staged = stages(reference, design, X, y, options, into, scratch)
         else:
             staged = scored_once(reference, design, X, y, options, scores, one, into)
         sample, taken = _grown(staged, design, X, y, sample_weight, target)
     fit = fit_drawn(problem, sample, taken, reference.source.names, start=staged.matrix.theta)
-    (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None])
+    with counted(tally):
+        (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None])
     found = None
     if staged.factor is not None:
         found = certified(_of_taken(staged.matrix, taken), staged.factor, sample, Points(None, fit.theta))
-    manifest = completed(manifest, staged, design, sample, float(loss), n_dropped)
+    manifest = completed(manifest, staged, design, sample, float(loss), n_dropped, tally.devices())
     shown: Any = staged.kept.scores  # lazy from the store, else in the container that X came in
     if path is None:
         shown = give_back(reference.source.container, shown, scores, "nlis-score")

@@ -17,6 +17,7 @@ from dask_nlis.kernels import draw as kernel
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.numbers import is_number
 from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, map_blocks
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import Leaf, gradient_rows, matrix_rows, row_values
 from dask_nlis.scores.influence import gradient_lengths
@@ -180,6 +181,7 @@ def lazy_mixture(
     return one_a_row(dual, lazy)
 
 
+@on_device
 def mixture_block(
     x: np.ndarray,
     y: np.ndarray | None,

@@ -12,6 +12,7 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, map_blocks
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import Leaf, gradient_rows, row_values
 from dask_nlis.scores.leverage import check_factor, placed, shared_whitener
@@ -91,6 +92,7 @@ def lazy_influence(matrix: TallMatrix, factor: Factor) -> da.Array:
     return one_a_row(matrix, lazy)
 
 
+@on_device
 def influence_block(
     x: np.ndarray,
     y: np.ndarray | None,
