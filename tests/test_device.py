@@ -19,6 +19,7 @@ SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
 X, Y = rows_of(61, 400, 3)
 THETA = np.array([0.3, -0.2, 0.1, 0.05])
 
+
 @pytest.fixture
 def fresh_probe():
     """Forget what the probe found, before and after."""
