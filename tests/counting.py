@@ -18,7 +18,7 @@ from dask.callbacks import Callback
 from dask.utils import key_split
 from zarr.storage import LocalStore
 
-from dask_nlis.device import Device, Kept, opened as real_opened
+from dask_nlis.device import Device, Kept, Memory, opened as real_opened
 
 _living: dict[int, "CountingArray"] = {}
 
@@ -139,16 +139,20 @@ class FakeGPU:
     """A device whose arrays are array_api_strict's: any NumPy call on them fails. Counts its transfers.
 
     `ships` are data of blocks, `puts` arrays that blocks share, `fetches` results. It is out of memory for data above
-    `limit` bytes, and for what `refuses` says so; `free` is what it says it has.
+    `limit` bytes, and for what `refuses` says so; `free` and `total` are the bytes that it says it has.
     """
 
     def __init__(
-        self, limit: float = np.inf, free: int = 2**33, refuses: Callable[[Any], bool] = lambda _: False
+        self,
+        limit: float = np.inf,
+        free: int = 2**33,
+        total: int = 2**34,
+        refuses: Callable[[Any], bool] = lambda _: False,
     ) -> None:
         import array_api_strict
 
         self.namespace = array_api_strict
-        self.limit, self.free, self.refuses = limit, free, refuses
+        self.limit, self.free, self.total, self.refuses = limit, free, total, refuses
         self.ships = self.puts = self.fetches = self.releases = 0
         self.kept = Kept(self._put)
 
@@ -163,7 +167,7 @@ class FakeGPU:
             self._ship,
             self._fetch,
             self.kept,
-            lambda: self.free,
+            lambda: Memory(self.free, self.total),
             self._release,
             lambda error: isinstance(error, FakeOutOfMemory),
         )

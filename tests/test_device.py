@@ -1,7 +1,6 @@
 """Where tasks compute: the probe says why not, "cuda" insists, and no task mixes the host's arrays with the device's."""
 
 import builtins
-import importlib.util
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -178,39 +177,3 @@ def test_more_bytes_are_worked_on_at_a_time_on_a_gpu_and_enough_rows_for_any_wid
         assert device.sub_block_rows(kind, 100_000) * 100_000 * 8 < 2**28  # bytes, where nothing is reduced
         assert device.sub_block_rows(kind, 0) >= 1
     assert device.sub_block_rows("cuda", 10) > device.sub_block_rows("cpu", 10)
-
-
-HAS_GPU = importlib.util.find_spec("cupy") is not None and not isinstance(device.probe(), str)
-gpu = pytest.mark.skipif(not HAS_GPU, reason="no GPU with CuPy in this process")
-
-
-@pytest.mark.gpu
-@gpu
-@pytest.mark.parametrize("chunks", [None, 70])
-def test_a_real_gpu_gives_the_results_of_the_cpu_to_1e_10(chunks):
-    x = X if chunks is None else da.from_array(X, (chunks, 3))
-    expected = results(x, Y, "cpu")
-    for name, value in results(x, Y, "cuda").items():
-        np.testing.assert_allclose(value, expected[name], rtol=1e-10, atol=1e-12, err_msg=name)
-
-
-@pytest.mark.gpu
-@gpu
-def test_a_block_larger_than_a_piece_of_the_gpu_gives_the_scores_of_the_cpu():
-    x, y = rows_of(62, 3_000_000, 3)  # 96 MB of rows against pieces of 64 MB
-    found = {}
-    for name in ("cpu", "cuda"):
-        A = nlis.dual_matrix(SWISH, x, y, theta=THETA, device=name)
-        found[name] = nlis.leverage_scores(A, nlis.factorize(A))
-    np.testing.assert_allclose(found["cuda"], found["cpu"], rtol=1e-10)
-
-
-@pytest.mark.gpu
-@gpu
-def test_auto_takes_the_gpu_and_every_kind_of_integer_crosses_over():
-    assert device.choose("auto").kind == "cuda"
-    for dtype in ("uint8", "bool", "int64", "float16"):
-        x = np.random.default_rng(0).integers(0, 2, (400, 3)).astype(dtype)
-        expected = results(x, Y, "cpu")
-        for name, value in results(x, Y, "auto").items():
-            np.testing.assert_allclose(value, expected[name], rtol=1e-10, atol=1e-12, err_msg=name)

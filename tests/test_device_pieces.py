@@ -8,22 +8,13 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from counting import FakeGPU, rows_of, same_bits
+from counting import FakeGPU, same_bits
 from distributed import Client, LocalCluster
+from passes import BLOCKS, CHUNKS, PASSES, WEIGHT, X, Y, dual
 
 import dask_nlis as nlis
 from dask_nlis import device, tally
-from dask_nlis.device import Kept, fit, memory, places
-from dask_nlis.diagnostics.deep import read_deep
-from dask_nlis.factor.ladder import factorize_together
-from dask_nlis.scores import Share, lazy_deletion, lazy_mixture
-
-SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
-X, Y = rows_of(63, 500, 3)
-WEIGHT = np.linspace(0.5, 2, len(X))
-THETA = np.array([0.3, -0.2, 0.1, 0.05])
-CHUNKS = (100, 150, 100, 150)
-BLOCKS = len(CHUNKS)
+from dask_nlis.device import Kept, Memory, fit, memory, places
 
 
 @pytest.fixture(autouse=True)
@@ -48,70 +39,6 @@ def gpu(monkeypatch, small_sub_blocks):
 def install(monkeypatch, gpu):
     monkeypatch.setattr(device, "opened", gpu.opened)
     return gpu
-
-
-def dual(where="cuda", x=X, y=Y, weight=WEIGHT, **options):
-    lazy = da.from_array(x, (CHUNKS, x.shape[1]))
-    return nlis.dual_matrix(SWISH, lazy, y, theta=THETA, sample_weight=weight, device=where, **options)
-
-
-def tangent(where="cuda", x=X):
-    lazy = da.from_array(x, (CHUNKS, x.shape[1]))
-    return nlis.tangent_matrix(SWISH, lazy, Y, theta=THETA, sample_weight=WEIGHT, device=where)
-
-
-def scores_of(where, made, score):
-    """Scores on a device by a factor made on the CPU, so that there is one pass there."""
-    return score(made(where), nlis.factorize(made("cpu"))).compute()
-
-
-def mixture(where):
-    factors = nlis.factorize(dual("cpu")), nlis.factorize(tangent("cpu"))
-    return lazy_mixture(dual(where), tangent(where), factors, Share(0.1, 0.2, 0.3)).compute()
-
-
-def deep(where):
-    found = nlis.factorize(dual("cpu"))
-    scores = nlis.leverage_scores(dual("cpu"), found).compute()
-    made = read_deep(dual(where), found, scores, SimpleNamespace(known=[THETA, 2 * THETA]))
-    return np.array([float(made.ratio), *made.losses, made.residual > 1e-12])
-
-
-def total_loss(where):
-    thetas = np.stack([THETA, 2 * THETA])
-    return nlis.total_loss(SWISH, dual().source.x, Y, thetas, sample_weight=WEIGHT, device=where)
-
-
-def drift(where):
-    """The comparison at two thetas, by losses."""
-    x = da.from_array(X, (CHUNKS, 3))
-    return nlis.drift(SWISH, x, Y, [THETA, 2 * THETA], by="loss", sample_weight=WEIGHT, device=where).losses
-
-
-def flat():
-    return nlis.factorize(nlis.dual_matrix(SWISH, X * [1.0, 0.0, 1.0], Y, theta=THETA, device="cpu"))
-
-
-#: One pass each; how many arrays besides the data its blocks share (theta, whiteners); what comes back of each block.
-PASSES = {
-    "gram": (lambda where: nlis.factorize(dual(where), method="gram").r, 1, 1),
-    "tree": (lambda where: nlis.factorize(dual(where), method="tsqr").r, 1, 1),
-    "sketch": (lambda where: nlis.factorize(dual(where), method="sketch-only").r, 1, 1),
-    "two Gram matrices": (lambda where: factorize_together([dual(where), tangent(where)])[0][1].r, 1, 2),
-    "leverage": (lambda where: scores_of(where, dual, nlis.leverage_scores), 2, 1),
-    "norms": (lambda where: nlis.norm_scores(dual(where)).compute(), 1, 1),
-    "scaled norms": (lambda where: nlis.norm_scores(dual(where), log2_scale=3).compute(), 1, 1),
-    "influence": (lambda where: scores_of(where, tangent, nlis.influence_scores), 2, 1),
-    "mixture": (mixture, 3, 1),
-    "losses": (lambda where: nlis.loss_scores(dual(where)).compute(), 1, 1),
-    "deletion": (lambda where: scores_of(where, dual, lazy_deletion), 2, 1),
-    "cross": (lambda where: nlis.cross_leverage_scores(dual(where), flat()).compute(), 3, 1),
-    "outside": (lambda where: flat().outside(dual(where)).compute(), 2, 1),
-    "rows": (lambda where: dual(where).to_dask_array().compute(), 1, 1),
-    "total loss": (total_loss, 2, 1),
-    "deep": (deep, 3, 1),
-    "drift": (drift, 2, 5),  # of each sub-block; there are 4 in some and 6 in others
-}
 
 
 @pytest.mark.parametrize("name", PASSES)
@@ -167,16 +94,19 @@ def test_free_memory_decides_on_the_pieces_and_on_no_bit(gpu):
 
 
 def test_pieces_are_as_large_as_a_share_of_the_free_memory():
-    rows = fit(10**6, 800, 100, 4096, free=10**12, halvings=0)
+    rows = fit(10**6, 800, 100, 4096, Memory(10**12, 10**12), halvings=0)
     assert rows == (4096, 10**6)
-    some = fit(10**6, 800, 100, 4096, free=2 * 10**9, halvings=0)
+    some = fit(10**6, 800, 100, 4096, Memory(2 * 10**9, 10**12), halvings=0)
     work = memory._WORK * 8 * 4096 * 100
     assert some.rows == 4096
     assert some.piece % 4096 == 0
     assert some.piece * 800 + work <= 2 * 10**9 * memory._SHARE < (some.piece + 4096) * 800 + work
+    # A sub-block that would fill the device is a smaller one, whatever is free.
+    small = fit(10**6, 800, 100, 4096, Memory(10**6, 40 * 10**6), halvings=0)
+    assert small == (2048, 2048)
     # The first try is at least one whole sub-block; each failure halves what was tried.
-    assert fit(10**6, 800, 100, 4096, free=0, halvings=0) == (4096, 4096)
-    assert [fit(10**6, 800, 100, 4096, free=0, halvings=k).rows for k in range(1, 7)] == [
+    assert fit(10**6, 800, 100, 4096, Memory(0, 10**12), halvings=0) == (4096, 4096)
+    assert [fit(10**6, 800, 100, 4096, Memory(0, 10**12), halvings=k).rows for k in range(1, 7)] == [
         2048,
         1024,
         512,
@@ -184,8 +114,8 @@ def test_pieces_are_as_large_as_a_share_of_the_free_memory():
         256,
         256,
     ]
-    assert fit(10**6, 800, 100, 4096, free=10**12, halvings=1).piece < 10**6 // 2
-    assert fit(0, 800, 100, 4096, free=10**9, halvings=0) == (1, 1)
+    assert fit(10**6, 800, 100, 4096, Memory(10**12, 10**12), halvings=1).piece < 10**6 // 2
+    assert fit(0, 800, 100, 4096, Memory(10**9, 10**9), halvings=0) == (1, 1)
 
 
 def test_memory_that_runs_out_halves_the_pieces_until_they_fit(monkeypatch, small_sub_blocks):
@@ -486,9 +416,9 @@ def test_what_cupy_says_of_its_memory(monkeypatch):
     places._kept.cache_clear()
     found = device.opened("auto")
     assert found.kind == device.opened("cuda").kind == "cuda"
-    assert found.free() == 1100
+    assert found.memory() == (1100, 5000)
     pool.get_limit = lambda: 80
-    assert found.free() == 50
+    assert found.memory() == (50, 80)
     assert found.kept is device.opened("cuda").kept  # one for the process
     assert found.put(np.arange(3)).dtype == np.float64
     assert found.ship(np.arange(3, dtype=np.uint8)).dtype == np.uint8

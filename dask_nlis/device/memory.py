@@ -1,7 +1,8 @@
 """Memory of a GPU: how many rows of a block lie there at a time, and the small arrays that its blocks share.
 
-What is added up is cut by `sub_block_rows`, whatever memory is free; memory decides how many of these sub-blocks go
-over in one piece. So the bits of a result do not depend on it, unless one sub-block alone is too much.
+What is added up is cut by `sub_block_rows`, in smaller parts on a card (or in a pool with a limit) that one such
+sub-block would fill; what is free decides how many of them go over in one piece. So the bits of a result do not depend
+on what is free, unless memory runs out.
 """
 
 import threading
@@ -18,8 +19,9 @@ _SUB_BLOCK_BYTES = {"cpu": 2**20, "cuda": 2**26}
 #: Rows below which a product with a p x p matrix is bound by reading that matrix.
 _FEWEST_ROWS = 256
 
-#: Share of the free memory of a GPU that a block takes; tasks of one process beside each other take theirs of the rest.
-_SHARE = 0.25
+#: Share of the free memory of a GPU that a block takes (tasks of one process beside each other take theirs of the rest),
+#: and the share of all its memory that the work on one sub-block takes at most.
+_SHARE, _SUB_BLOCK_SHARE = 0.25, 0.5
 
 #: Arrays of the size of a sub-block that work on it holds at a time: its rows, their parts and products.
 _WORK = 8
@@ -33,6 +35,13 @@ def sub_block_rows(kind: str, p: int, *, reducing: bool = False) -> int:
     return max(2 * p if reducing else _FEWEST_ROWS, _SUB_BLOCK_BYTES[kind] // (8 * max(p, 1)))
 
 
+class Memory(NamedTuple):
+    """Bytes of a device that are free now, and all that there are for this process."""
+
+    free: int
+    total: int
+
+
 class Fit(NamedTuple):
     """Rows of a sub-block, and of the piece of a block, so many sub-blocks, that lies on the device at a time."""
 
@@ -40,21 +49,26 @@ class Fit(NamedTuple):
     piece: int
 
 
-def fit(n: int, row_bytes: int, p: int, rows: int, free: int, halvings: int) -> Fit:
+def fit(n: int, row_bytes: int, p: int, rows: int, memory: Memory, halvings: int) -> Fit:
     """How a block of n rows, of `row_bytes` as stored and p float64 columns to work with, goes to a device.
 
     In one piece where a share of the free memory holds it beside the work on one sub-block of `rows`; else in as few as
-    fit. Each time that memory ran out the room is half of what was tried before. Sub-blocks become smaller only when
-    one of them no longer fits: at the first try it is always the whole one.
+    fit. Each time that memory ran out the room is half of what was tried before. Sub-blocks are halved where they are
+    large for the device, and when memory ran out and one of them no longer fits; never for what is free.
     """
     rows = min(rows, max(n, 1))
 
     def work(rows: int) -> int:
         return _WORK * 8 * rows * max(p, 1)
 
-    room = min(n * row_bytes + work(rows), max(int(_SHARE * free), rows * row_bytes + work(rows))) >> halvings
-    while rows > _FEWEST_ROWS and rows * row_bytes + work(rows) > room:
-        rows = max(_FEWEST_ROWS, rows // 2)
+    def halved(rows: int, room: float) -> int:
+        while rows > _FEWEST_ROWS and rows * row_bytes + work(rows) > room:
+            rows = max(_FEWEST_ROWS, rows // 2)
+        return rows
+
+    rows = halved(rows, _SUB_BLOCK_SHARE * memory.total)
+    room = min(n * row_bytes + work(rows), max(int(_SHARE * memory.free), rows * row_bytes + work(rows))) >> halvings
+    rows = halved(rows, room)
     if n * row_bytes + work(rows) <= room:
         return Fit(rows, max(n, 1))
     return Fit(rows, rows * max(1, (room - work(rows)) // (rows * row_bytes)))

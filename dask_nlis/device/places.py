@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace, is_numpy_array
 
-from dask_nlis.device.memory import Kept
+from dask_nlis.device.memory import Kept, Memory
 from dask_nlis.errors import DeviceError, InputError
 
 Array = Any
@@ -42,7 +42,7 @@ class Device(NamedTuple):
     ship: Callable[[np.ndarray], Array]
     fetch: Callable[[Array], np.ndarray]
     kept: Kept | None = None
-    free: Callable[[], int] = lambda: 0  # bytes
+    memory: Callable[[], Memory] = lambda: Memory(0, 0)
     release: Callable[[], None] = lambda: None  # gives back to others what is not in use
     ran_out: Callable[[BaseException], bool] = lambda error: False  # whether an error says that memory ran out
     at_work: AtWork | None = None  # None outside `working_on`
@@ -113,12 +113,12 @@ def opened(device: str) -> Device:
         return Device("cpu", _float64, _float64, np.asarray)
     kept, pool = _kept(), found.get_default_memory_pool()
 
-    def free() -> int:
-        there = found.cuda.Device().mem_info[0] + pool.free_bytes()
-        limit = pool.get_limit()
-        return int(min(there, limit - pool.used_bytes()) if limit else there)
+    def memory() -> Memory:
+        free, total = found.cuda.Device().mem_info
+        free, limit = free + pool.free_bytes(), pool.get_limit()
+        return Memory(min(free, limit - pool.used_bytes()), min(total, limit)) if limit else Memory(free, total)
 
-    return Device("cuda", kept.get, found.asarray, found.asnumpy, kept, free, pool.free_all_blocks, _ran_out)
+    return Device("cuda", kept.get, found.asarray, found.asnumpy, kept, memory, pool.free_all_blocks, _ran_out)
 
 
 def _float64(array: np.ndarray) -> np.ndarray:

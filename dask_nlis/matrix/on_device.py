@@ -38,7 +38,7 @@ def on_device(task: Task) -> Task:
             _freed(device)
         why = (
             f"GPU memory ran out {_HALVINGS + 1} times, last with {at_work.rows:,} rows x {job.n_matrix_columns:,} "
-            f"columns at a time and {device.free() / 2**20:,.0f} MiB free"
+            f"columns at a time and {device.memory().free / 2**20:,.0f} MiB free"
         )
         if job.device == "cuda":
             raise DeviceError(f"{why}; free the GPU, use fewer parameters, or give device='auto' to go on on the CPU")

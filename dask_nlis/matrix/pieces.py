@@ -64,7 +64,7 @@ def cut(
     """
     n, at_work = len(x), device.at_work
     row_bytes = x.itemsize * x.shape[1] + 8 * ((y is not None) + (weight is not None))
-    fitted = fit(n, row_bytes, max(p, x.shape[1]), rows, device.free(), 0 if at_work is None else at_work.halvings)
+    fitted = fit(n, row_bytes, max(p, x.shape[1]), rows, device.memory(), 0 if at_work is None else at_work.halvings)
     if at_work is not None:
         at_work.rows = fitted.rows
 
