@@ -20,6 +20,7 @@ from uuid import uuid4
 import dask
 import dask.array as da
 import dask.base
+import dask.local
 import dask.multiprocessing
 import distributed
 import distributed.system
@@ -32,6 +33,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from dask_nlis import tally
 from dask_nlis.errors import ClusterError
 from dask_nlis.graph import Asked, Graph, Key, Wave, flat_keys, on_top, optimised, waves
 
@@ -176,6 +178,20 @@ def warn(message: str, category: type[Warning]) -> None:
         warnings.warn(message, category, stacklevel=outside())
 
 
+def ran(task: str, kind: str, why: str) -> None:
+    """Tell, from inside a task, that the block function `task` ran on a kind of device, and why on no other."""
+    try:
+        worker = distributed.get_worker()
+    except ValueError:
+        tally.add_here(kind, why)
+        return
+    key = worker.get_current_task()
+    topic = (worker.state.tasks[key].annotations or {}).get(tally.ANNOTATION)
+    if topic is not None:
+        # On the stream on which the result is announced, and so known to the scheduler before it.
+        worker.log_event(topic, (str(key), task, kind, why))
+
+
 def outside() -> int:
     """Stack level of the first caller outside the library, so that a warning points at the user's line."""
     frame, level = sys._getframe(1), 1
@@ -218,6 +234,8 @@ def _run(
 
 def _run_local(part: Wave, advance: Advance, collect: Collect) -> None:
     get = dask.base.get_scheduler() or dask.threaded.get
+    if get not in (dask.threaded.get, dask.local.get_sync):
+        tally.missing()
     own_pool = get is dask.multiprocessing.get and dask.config.get("pool", None) is None
     options = {"initializer": _one_blas_thread} if own_pool else {}
     with Callback(posttask=lambda *_: advance(1)):
@@ -231,7 +249,9 @@ def _run_cluster(
 ) -> None:
     _wait_for_workers(client)
     client.register_plugin(_Prepared(os.getpid()))
-    with distributed.span("nlis", label), dask.annotate(retries=RETRIES):
+    topic = tally.topic()
+    notes = {} if topic is None else {tally.ANNOTATION: topic}
+    with distributed.span("nlis", label), dask.annotate(retries=RETRIES, **notes):
         futures = client.get(part.graph, part.keys, sync=False)
     pending = distributed.as_completed(futures, with_results=not hold, raise_errors=True)
     del futures  # so that each result leaves the cluster once it has been fetched
@@ -251,6 +271,8 @@ def _run_cluster(
         while key in early:
             collect(early.pop(key))
             key = next(waiting, None)
+    if topic is not None:
+        tally.add_events(event for _, event in client.get_events(topic))
 
 
 def _until_ready(client: distributed.Client, pending: distributed.as_completed) -> None:

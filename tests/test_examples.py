@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,6 +64,41 @@ def test_accuracy_prints_a_table_and_fails_when_a_method_is_behind(monkeypatch):
     assert result.exit_code == 1
     assert re.search(r"^tsqr at 1e\+06: .* allowed", result.output, re.MULTILINE)
     assert re.search(r"^tsqr at 1e8: .* is above 1e-6$", result.output, re.MULTILINE)
+
+
+def test_gpu_says_in_a_line_that_there_is_none(monkeypatch):
+    gpu = example("benchmarks/gpu")
+    monkeypatch.setattr(gpu, "probe", lambda: "CuPy finds no GPU")
+    result = CliRunner().invoke(gpu.main, [], catch_exceptions=False)
+    assert (result.exit_code, result.output) == (0, "no GPU found (CuPy finds no GPU), so nothing was measured\n")
+
+
+def test_gpu_prints_a_table_of_rates_and_the_share_of_the_ceiling(monkeypatch):
+    """With NumPy in the place of CuPy, whose names are the same, and both paths on the CPU."""
+    gpu = example("benchmarks/gpu")
+    stream = SimpleNamespace(synchronize=lambda: None)
+    properties = SimpleNamespace(getDeviceProperties=lambda number: {"name": b"a card that is none"})
+    cuda = SimpleNamespace(get_current_stream=lambda: stream, Device=lambda: SimpleNamespace(id=0), runtime=properties)
+    fake = SimpleNamespace(asarray=np.array, eye=np.eye, float64=np.float64, cuda=cuda, __version__="0")
+    monkeypatch.setattr(gpu, "probe", lambda: fake)
+    monkeypatch.setitem(sys.modules, "cupy.cublas", SimpleNamespace(syrk=lambda how, a: a.T @ a))
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setitem(sys.modules, "cupyx", SimpleNamespace(empty_like_pinned=np.empty_like))
+    passes = gpu.passes
+    monkeypatch.setattr(gpu, "passes", lambda where, *rest: passes("cpu", *rest))
+    result = CliRunner().invoke(gpu.main, ["--quick"], catch_exceptions=False)
+    assert result.exit_code == 0
+    head, _, _, names, rule, *table = result.output.splitlines()
+    assert head.startswith("a card that is none; ")
+    assert names.count("|") == rule.count("|") == len(gpu.COLUMNS) + 1
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table if row.startswith("|")]
+    pairs = [(dtype, str(d)) for dtype in ("float32", "float64") for d in (20, 100, 500)]
+    assert [row[:3] for row in rows] == [[*pair, name] for pair in pairs for name in ("Gram", "scores")]
+    assert all(float(cell) > 0 for row in rows for cell in row[3:9])
+    assert re.search(
+        r"^at d = 500 between \d+% and \d+% of the binding ceiling; target 70%$", result.output, re.MULTILINE
+    )
+    assert "scores of GPU and CPU are at most 0.0e+00 apart" in result.output
 
 
 def test_coverage_prints_a_line_for_each_model_and_design():

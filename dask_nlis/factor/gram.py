@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis.device import Device, choose
+from dask_nlis.device import Device, choose, like
 from dask_nlis.factor.patterns import pattern_gram
 from dask_nlis.factor.sums import boxed, read_sum, shared
 from dask_nlis.kernels.linalg import gram
 from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
 from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import Units, units_of
 from dask_nlis.matrix.tasks import matrix_rows
 
@@ -93,6 +94,7 @@ def read_grams(
     return found.parts
 
 
+@on_device
 def grams_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -110,6 +112,7 @@ def grams_block(
     return boxed(Grams(tuple(block[0, 0] for block in blocks)))
 
 
+@on_device
 def gram_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -137,17 +140,37 @@ def gram_block(
     target = None if whitener is None else device.put(whitener)
     basis = None if units is None or whitener is not None else units.basis
     total = Gram(np.zeros((p, p)), np.full(p, _EMPTY), 0, Finding())
+    there: Array | None = None  # sum that stays on a device
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
             rows, finding = matrix_rows(leaf, job)
             if basis is not None:
-                xp = array_namespace(rows)
-                rows = xp.take(rows, xp.asarray(basis), axis=1)
-            values, exponents = scaled_gram(rows if target is None else rows @ target, device)
+                rows = array_namespace(rows).take(rows, like(basis, rows), axis=1)
+            whitened = rows if target is None else rows @ target
+            part = None if device.kind == "cpu" else _ordinary_gram(whitened)
+            if part is not None:
+                there = part if there is None else there + part
+                total = total._replace(n_rows=total.n_rows + rows.shape[0], finding=total.finding.plus(finding))
+                continue
+            values, exponents = scaled_gram(whitened, device)
             if not np.isfinite(values).all():  # NaN or an infinity in a row; the rows say where
-                finding = finding.plus(overflow(device.fetch(rows), int(start) + leaf.place.start))
+                finding = finding.plus(overflow(rows, int(start) + leaf.place.start))
             total = total.plus(Gram(values, exponents, rows.shape[0], finding))
+    if there is not None:
+        values = device.fetch(there)
+        total = total.plus(Gram(values, np.where(np.diagonal(values) > 0, 0, _EMPTY), 0, Finding()))
     return boxed(total)
+
+
+def _ordinary_gram(rows: Array) -> Array | None:
+    """Gram matrix (p, p) where the rows lie, if no column that has entries needs an exponent; else None."""
+    xp = array_namespace(rows)
+    values = gram(rows)
+    squares = xp.linalg.diagonal(values)
+    ordinary = (squares > _LOWEST) & (squares < _HIGHEST)
+    if bool(xp.all(ordinary)) or bool(xp.all(ordinary | (xp.max(xp.abs(rows), axis=0) == 0))):
+        return values
+    return None
 
 
 def scaled_gram(rows: Array, device: Device) -> tuple[np.ndarray, np.ndarray]:
@@ -166,5 +189,5 @@ def scaled_gram(rows: Array, device: Device) -> tuple[np.ndarray, np.ndarray]:
     if not (ordinary | empty).all():
         _, exponents = np.frexp(largest)
         exponents = np.maximum(exponents.astype(np.int64), -1023)  # 2^1023 is the largest power there is
-        values = device.fetch(gram(rows * device.put(np.ldexp(1.0, -exponents))[None, :]))
+        values = device.fetch(gram(rows * like(np.ldexp(1.0, -exponents), rows)[None, :]))
     return values, np.where(empty, _EMPTY, exponents)

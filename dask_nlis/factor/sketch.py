@@ -13,6 +13,7 @@ from dask_nlis.kernels.linalg import Spectrum, r_factor
 from dask_nlis.kernels.sketch import BANDS, STREAMS, entries, sketch_size, sketched, sketched_multiples
 from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
 from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import Units, parts, units_of
 from dask_nlis.matrix.tasks import Leaf, matrix_rows
 
@@ -47,6 +48,7 @@ def read_sketch(matrix: TallMatrix, n_streams: int, units: Units | None = None) 
     return factors, found.finding
 
 
+@on_device
 def sketch_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -66,6 +68,7 @@ def sketch_block(
     units = units_of(job.rule, y is not None) if narrow else None
     by_unit = units is not None and device.kind == "cpu"
     total = np.zeros((len(streams), size, job.n_matrix_columns if units is None else len(units.basis)))
+    there: dict[int, Any] = {}  # sums that stay on a device
     found = Finding()
     # The sketch of a leaf has `size` rows, so that a leaf has no fewer where its rows are short.
     cut = replace(job, n_matrix_columns=size // 2) if by_unit else job
@@ -80,11 +83,17 @@ def sketch_block(
                 xp = array_namespace(rows)
                 rows = xp.take(rows, xp.asarray(units.basis), axis=1)
             for k, stream in enumerate(streams):
-                total[k] += device.fetch(sketched(rows, *entries(stream, leaf.row, rows.shape[0], size), size))
+                part = sketched(rows, *entries(stream, leaf.row, rows.shape[0], size), size)
+                if device.kind == "cpu":
+                    total[k] += part
+                else:
+                    there[k] = there[k] + part if k in there else part
             found = found.plus(finding)
+        if there:
+            total += device.fetch(array_namespace(part).stack(list(there.values())))
         if not np.isfinite(total).all():  # NaN or an infinity in a row, which says where; or a sum too large
             for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
-                rows = device.fetch(matrix_rows(leaf, job)[0])
+                rows = matrix_rows(leaf, job)[0]
                 found = found.plus(overflow(rows, int(start) + leaf.place.start))
     return boxed(Sketch(total, found))
 

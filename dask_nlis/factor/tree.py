@@ -24,6 +24,7 @@ from dask_nlis.factor.sums import check_finite_factor, shared
 from dask_nlis.kernels.linalg import merge_r, r_factor
 from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, leaves, map_blocks
 from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import matrix_rows
 
 
@@ -83,6 +84,7 @@ def _width(p: int, whitener: np.ndarray | None, only: np.ndarray | None) -> int:
     return whitener.shape[1] if whitener is not None else p if only is None else len(only)
 
 
+@on_device
 def factor_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -107,8 +109,8 @@ def factor_block(
                 rows = array_namespace(rows).take(rows, array_namespace(rows).asarray(only), axis=1)
             r = r_factor(rows if target is None else rows @ target)
             found = found.plus(finding)
-            if not np.isfinite(device.fetch(r)).all():  # NaN or an infinity spreads through R; the rows say where
-                found = found.plus(overflow(device.fetch(rows), int(start) + leaf.place.start))
+            if overflow(r, 0).n_bad:  # NaN or an infinity spreads through R; the rows say where
+                found = found.plus(overflow(rows, int(start) + leaf.place.start))
             yield r
 
     with np.errstate(all="ignore"):

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from dask_nlis import problem as problems
+from dask_nlis.device import like
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.models import Numerical
 from dask_nlis.nouns import noun
@@ -147,8 +147,8 @@ class Tangent:
 
 
 def array_like(theta: np.ndarray, x: Array) -> Array:
-    """Theta in the namespace of x: array_api_strict is the strictest and takes no NumPy array in a product."""
-    return array_namespace(x).asarray(np.array(theta))
+    """Theta where x lies, put there once a process."""
+    return like(theta, x)
 
 
 #: Rules behind which there is a problem.

@@ -5,6 +5,7 @@ Only float64 sub-blocks of about a megabyte exist at a time; X stays in the type
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +13,11 @@ from array_api_compat import array_namespace
 
 from dask_nlis.device import Device, choose, sub_block_rows
 from dask_nlis.errors import IdentityResidualError, InputError, ZeroLossSingularityError
-from dask_nlis.intake import LARGEST_INTEGER
 from dask_nlis.losses import Loss
 from dask_nlis.matrix.findings import LABEL, NAMED, ROW, WEIGHT, Finding, Y, check_finite, overflow
-from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent
+from dask_nlis.matrix.on_device import on_device
+from dask_nlis.matrix.pieces import Gathered, cut, float64
+from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent, array_like
 from dask_nlis.matrix.spoilers import spoiled
 from dask_nlis.nouns import noun
 from dask_nlis.problem import singular
@@ -81,6 +83,10 @@ def leaves(
     step = sub_block_rows(device.kind, job.n_matrix_columns, reducing=reducing)
     labels = None if y is None else y.reshape(-1)
     weights = None if weight is None else weight.reshape(-1)
+    if device.kind != "cpu":
+        look = partial(_inspect, missing=job.missing, loss=loss)
+        yield from map(Leaf._make, cut(x, labels, weights, start, job.n_matrix_columns, step, device, look))
+        return
     for a in range(0, len(x), step):
         place = slice(a, min(a + step, len(x)))
         columns = float64(x[place])
@@ -105,15 +111,6 @@ def leaves(
             finding,
             root is None or bool(root.any()),
         )
-
-
-def float64(values: np.ndarray) -> np.ndarray:
-    """Cast before any arithmetic (uint8 would wrap); integers beyond 2^53 become NaN, to be reported."""
-    # One memory layout, so that the bits of a sum do not depend on how the block was stored.
-    cast = np.ascontiguousarray(values, dtype=np.float64)
-    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
-        return np.where((values > LARGEST_INTEGER) | (values < -LARGEST_INTEGER), np.nan, cast)
-    return cast
 
 
 def _inspect(
@@ -212,7 +209,7 @@ def check_slopes(rule: Dual, leaf: Leaf) -> None:
     y = leaf.y
     if y is None or not rule.problem.loss.may_be_singular:
         return
-    theta = array_namespace(leaf.x).asarray(np.array(rule.theta))
+    theta = array_like(rule.theta, leaf.x)
     mask = singular(rule.problem, theta, leaf.x, y)
     if leaf.root_weight is not None:
         mask = mask & (leaf.root_weight > 0)
@@ -235,26 +232,29 @@ def row_values(
     values: Callable[[Leaf], tuple[Array, Finding]],
 ) -> np.ndarray:
     """One value for each row of a block, (m,) on the host, and finite: `values` gives those of a leaf and its finding."""
-    out = np.zeros(len(x))
+    gathered = Gathered(device, (len(x),))
     found = Finding()
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
             value, finding = values(leaf)
-            out[leaf.place] = device.fetch(value)
+            gathered.add(leaf.place, value)
             found = found.plus(finding)
+        out = gathered.host()
     check_finite(found.plus(overflow(out, int(start))), job.names)
     return out
 
 
+@on_device
 def rows_block(x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, *, job: Job) -> np.ndarray:
     """Rows of the matrix for one block, (m, p) on the host."""
     device = choose(job.device)
-    out = np.zeros((len(x), job.n_matrix_columns))
+    gathered = Gathered(device, (len(x), job.n_matrix_columns))
     found = Finding()
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
             rows, finding = matrix_rows(leaf, job)
-            out[leaf.place] = device.fetch(rows)
+            gathered.add(leaf.place, rows)
             found = found.plus(finding)
+        out = gathered.host()
     check_finite(found.plus(overflow(out, int(start))), job.names)
     return out

@@ -49,15 +49,22 @@ def begun(
 
 
 def completed(
-    manifest: dict[str, Any], staged: Staged, design: Design, sample: Sample, loss: float, n_dropped: int
+    manifest: dict[str, Any],
+    staged: Staged,
+    design: Design,
+    sample: Sample,
+    loss: float,
+    n_dropped: int,
+    devices: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """The manifest of a finished run: its sizes, reads and loss besides."""
+    """The manifest of a finished run: its sizes, reads, loss and where its blocks ran besides."""
     earlier = [each.sample.n_draws for each in staged.earlier]
     # The pilot's rows are those of the first stage, or drawn besides.
     pilot_size = None if staged.pilot is None else earlier[0] if earlier else design.first
     return manifest | {
         "state": "complete",
         "reads": staged.reads | {"total loss": 1},
+        "devices": devices,
         "n_dropped": n_dropped,
         "total_loss": loss,
         "size": sample.n_draws,

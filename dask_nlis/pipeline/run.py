@@ -21,6 +21,7 @@ from dask_nlis.pipeline.shelf import finish_store
 from dask_nlis.pipeline.stages import stages
 from dask_nlis.problem import Problem
 from dask_nlis.store import check_free
+from dask_nlis.tally import counted as tallied
 
 
 def run(
@@ -165,7 +166,7 @@ def run(
         problem.to_dict()  # raises for users' functions, which could not be stored at the end
 
     manifest = begun(reference, design, scores, one, keep_scores)
-    with ExitStack() as scratch:
+    with ExitStack() as scratch, tallied() as tally:
         setting = Setting(design, X, y, options, scratch, path, manifest, keep_scores)
         way = way_of(setting, reference)
         if scores == "two-stage":
@@ -175,11 +176,12 @@ def run(
         sample, taken, more = grown(staged, design)
     staged = staged._replace(reads=counted(staged.reads, "gather", more))
     fit = fit_drawn(problem, sample, taken, reference.source.names, start=staged.matrix.theta)
-    (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None])
+    with tallied(tally):
+        (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None])
     found = None
     if staged.factor is not None:
         found = certified(matrix_of(staged.matrix, taken), staged.factor, sample, Points(None, fit.theta))
-    manifest = completed(manifest, staged, design, sample, float(loss), n_dropped)
+    manifest = completed(manifest, staged, design, sample, float(loss), n_dropped, tally.devices())
     kept = staged.scored.kept
     shown: Any = kept.scores  # lazy from the store, else in the container that X came in
     if path is None and keep_scores:

@@ -42,7 +42,7 @@ class Run:
     total_loss : float
         Loss of the fit over all rows.
     manifest : dict
-        Data, sizes, seed, versions, chunks, reads of X by phase.
+        Data, sizes, seed, versions, chunks, reads of X by phase, blocks by device.
     path : str or None
         Where the store is.
 
@@ -78,6 +78,15 @@ class Run:
         return dict(self.manifest["reads"])
 
     @property
+    def devices(self) -> dict[str, Any] | None:
+        """Blocks by the device they ran on, once for each read, and "fell back": those that left the GPU, by reason.
+
+        None where it is not known: on Dask's scheduler of processes, and locally beside another job in the process.
+        """
+        found: dict[str, Any] | None = self.manifest.get("devices")
+        return found
+
+    @property
     def why_one_stage(self) -> str:
         """Why the rows were drawn in one stage where two were asked for; empty otherwise."""
         return str(self.manifest["why_one_stage"])
@@ -99,5 +108,6 @@ class Run:
             **({} if self.certificate is None else {"epsilon": self.certificate.epsilon}),
             **({"why_one_stage": self.why_one_stage} if self.why_one_stage else {}),
             "reads": sum(self.reads.values()),
+            **({"devices": self.devices} if self.devices and set(self.devices) != {"cpu"} else {}),
             "path": self.path,
         }

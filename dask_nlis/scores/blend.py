@@ -17,6 +17,7 @@ from dask_nlis.kernels import draw as kernel
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.numbers import is_number
 from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import Leaf, gradient_rows, matrix_rows, row_values
 from dask_nlis.scores.influence import gradient_lengths
 from dask_nlis.scores.leverage import at_most_one, placed, shared_whitener
@@ -183,6 +184,7 @@ def mixture_scorer(
     return Scorer(mixture_block, arguments)
 
 
+@on_device
 def mixture_block(
     x: np.ndarray,
     y: np.ndarray | None,

@@ -14,6 +14,7 @@ from dask_nlis.intake import give_back
 from dask_nlis.kernels.complement import inside
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, map_blocks
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
 
@@ -80,6 +81,7 @@ def lazy_cross(matrix: TallMatrix, factor: Factor) -> da.Array:
     return one_a_row(matrix, lazy)
 
 
+@on_device
 def cross_block(
     x: np.ndarray,
     y: np.ndarray | None,

@@ -12,6 +12,7 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import Leaf, gradient_rows, row_values
 from dask_nlis.scores.leverage import check_factor, placed, shared_whitener
 from dask_nlis.scores.scorer import Scorer, lazy_scores
@@ -88,6 +89,7 @@ def influence_scorer(matrix: TallMatrix, factor: Factor) -> Scorer:
     return Scorer(influence_block, {"job": matrix.job, "whitener": shared_whitener(factor)})
 
 
+@on_device
 def influence_block(
     x: np.ndarray,
     y: np.ndarray | None,

@@ -14,6 +14,7 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import units_of
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
 from dask_nlis.scores.patterns import Form, form_of, pattern_leverage
@@ -118,6 +119,7 @@ def shared_whitener(factor: Factor) -> Any:
     return delayed(pair, name=f"nlis-whitener-{tokenize(pair)}", traverse=False)
 
 
+@on_device
 def leverage_block(
     x: np.ndarray,
     y: np.ndarray | None,

@@ -1,9 +1,11 @@
 """Squared row norms: one read, decided by the units of the columns."""
 
+import math
 from typing import Any
 
 import dask.array as da
 import numpy as np
+from array_api_compat import array_namespace
 
 from dask_nlis import phase
 from dask_nlis.device import choose
@@ -13,8 +15,12 @@ from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import is_whole
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves
 from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.on_device import on_device
+from dask_nlis.matrix.pieces import Gathered
 from dask_nlis.matrix.tasks import matrix_rows, naming_rows
 from dask_nlis.scores.scorer import Scorer, lazy_scores
+
+Array = Any
 
 #: Powers of two between the smallest and the largest float64, and then some.
 _LARGEST_SCALE = 1100
@@ -75,6 +81,7 @@ def norm_scorer(matrix: TallMatrix, log2_scale: int = 0) -> Scorer:
     return Scorer(norm_block, {"job": matrix.job, "columns_named": matrix.columns, "log2_scale": log2_scale})
 
 
+@on_device
 def norm_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -87,31 +94,31 @@ def norm_block(
 ) -> np.ndarray:
     """Squared row norms of one block, (m,)."""
     device = choose(job.device)
-    out = np.zeros(len(x))
+    gathered = Gathered(device, (len(x),))
     found = Finding()
     vanished = 0.0  # largest entry of a row whose squared norm is not a normal number
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
             if start == 0 and leaf.place.start == 0:
-                _warn_of_scale(device.fetch(matrix_rows(leaf, job)[0]), columns_named)
+                _warn_of_scale(matrix_rows(leaf, job)[0], columns_named)
             if log2_scale or not job.rule.exact(leaf.y is not None) or not leaf.counts:
                 half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
                 norms = squared_row_norms(matrix_rows(leaf, job)[0] * 2.0**half * 2.0 ** (-log2_scale - half))
             else:
                 with naming_rows(leaf):
                     norms = leaf.weighted(job.rule.squared_norms(leaf.x, leaf.y), 2)
-            host = device.fetch(norms)
-            doubtful = ~(host >= np.finfo(np.float64).tiny) | ~np.isfinite(host)
-            if doubtful.any():
+            xp = array_namespace(norms)
+            doubtful = ~(norms >= float(np.finfo(np.float64).tiny)) | ~xp.isfinite(norms)
+            if bool(xp.any(doubtful)):
                 rows, finding = matrix_rows(leaf, job)
                 if not log2_scale:  # a closed form may leave the range of float64 where the row does not
-                    host = np.where(doubtful, device.fetch(squared_row_norms(rows)), host)
-                rows = device.fetch(rows)
+                    norms = xp.where(doubtful, squared_row_norms(rows), norms)
                 found = found.plus(finding).plus(overflow(rows, int(start) + leaf.place.start))
-                vanished = max(vanished, float(np.abs(rows).max(initial=0.0)))
+                vanished = max(vanished, float(xp.max(xp.abs(rows))))
             else:
                 found = found.plus(leaf.finding)
-            out[leaf.place] = host
+            gathered.add(leaf.place, norms)
+        out = gathered.host()
     check_finite(found, job.names)
     overflows = not np.isfinite(out).all()
     # A row that vanishes beside ordinary ones has no share in the total, nor has a block that vanishes because
@@ -125,12 +132,13 @@ def norm_block(
     return out
 
 
-def _warn_of_scale(rows: np.ndarray, columns: tuple[str, ...]) -> None:
-    squares = (rows**2).sum(axis=0)
-    total = squares.sum()
-    if len(squares) > 1 and np.isfinite(total) and squares.max() > 0.9 * total:
+def _warn_of_scale(rows: Array, columns: tuple[str, ...]) -> None:
+    xp = array_namespace(rows)
+    squares = xp.sum(rows * rows, axis=0)
+    total, largest = float(xp.sum(squares)), float(xp.max(squares))
+    if len(columns) > 1 and math.isfinite(total) and largest > 0.9 * total:
         phase.warn(
-            f"column {columns[int(np.argmax(squares))]!r} carries {squares.max() / total:.0%} of the squared norms of "
+            f"column {columns[int(xp.argmax(squares))]!r} carries {largest / total:.0%} of the squared norms of "
             "the first rows, so its unit decides the norm scores; standardize(X, y) or use leverage_scores",
             ScaleWarning,
         )
