@@ -94,7 +94,11 @@ CASES = {
 def test_a_stage_in_one_read_is_that_in_turn_in_every_bit(case, chunks):
     x, y, options = CASES[case]
     if chunks == 1:
-        x, y, options = x[:300], y[:300], {"size": 60} | ({"sample_weight": WEIGHT[:300]} if case == "row weights" else {})
+        x, y, options = (
+            x[:300],
+            y[:300],
+            {"size": 60} | ({"sample_weight": WEIGHT[:300]} if case == "row weights" else {}),
+        )
     for seed in (1, 2) if chunks > 7 else (1,):
         arguments = (PROBLEM, lazy(x, chunks), lazy(y, chunks))
         assert_same(nlis.run(*arguments, **options, seed=seed), in_turn(*arguments, **options, seed=seed))
@@ -118,7 +122,13 @@ def test_every_row_is_read_so_often_and_nothing_else_is(tmp_path, case, keep_sco
     store = tmp_path / "run" if stored else None
     with Tasks() as tasks:
         job = nlis.run(
-            PROBLEM, *(each.dask(10) for each in counted), size=160, seed=1, keep_scores=keep_scores, store=store, **options
+            PROBLEM,
+            *(each.dask(10) for each in counted),
+            size=160,
+            seed=1,
+            keep_scores=keep_scores,
+            store=store,
+            **options,
         )
     assert [each.reads() for each in counted] == [reads, reads]
     assert sum(job.reads.values()) == reads
@@ -269,7 +279,9 @@ class Formula:
         place = index[0] if isinstance(index, tuple) else index
         rows = np.arange(*place.indices(self.shape[0]))
         phases = np.sqrt(np.arange(2, 2 + self.shape[1])) if self.ndim == 2 else np.array(1.7)
-        return np.sin(np.multiply.outer(rows % 10007, phases)) * (1 + (rows % 101 == 0)).reshape(-1, *[1] * (self.ndim - 1))
+        return np.sin(np.multiply.outer(rows % 10007, phases)) * (1 + (rows % 101 == 0)).reshape(
+            -1, *[1] * (self.ndim - 1)
+        )
 
 
 def test_without_scores_kept_nothing_of_length_n_is_held_or_written(tmp_path):
