@@ -97,7 +97,7 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
             break
         stage = scored.drawn(n_more)
         reads = counted(reads, "gather", stage.reads)
-        sample = united(scored, stage.sample)
+        sample = united(stage.scored, stage.sample)
         taken = stage.scored.taken(sample)
         earlier = (*earlier, stage)
         better = _rough(problem, sample, taken, reference.source.names, fit.theta)
