@@ -101,6 +101,25 @@ def test_gpu_prints_a_table_of_rates_and_the_share_of_the_ceiling(monkeypatch):
     assert "scores of GPU and CPU are at most 0.0e+00 apart" in result.output
 
 
+def test_patterns_prints_ratios_and_errors_of_two_networks(monkeypatch):
+    patterns = example("benchmarks/patterns")
+    result = CliRunner().invoke(patterns.main, ["--quick"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^random network: 6,000 x 85, 16 patterns, kappa [\d.]+$", result.output, re.MULTILINE)
+    assert re.search(
+        r"^auto: method patterns, 1 read\(s\), rank 81, error \d\.\de-1[5-8]$", result.output, re.MULTILINE
+    )
+    assert re.search(r"^\| both passes \| [\d.]+ \| [\d.]+ \| [\d.]+ \|$", result.output, re.MULTILINE)
+    assert "trained network: 1,200 x 1,011" in result.output
+
+    exact = patterns.exact
+    monkeypatch.setattr(patterns, "exact", lambda A: (exact(A)[0] + 1e-11, 1.0))
+    monkeypatch.setattr(patterns, "THETA", patterns.IMAGES.parent / "none")
+    result = CliRunner().invoke(patterns.main, ["--quick"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "the error 1.0e-11 is above 1e-12" in result.output
+
+
 def test_coverage_prints_a_line_for_each_model_and_design():
     arguments = ["--samples", "3", "--data", "synthetic"]
     result = CliRunner().invoke(example("coverage").main, arguments, catch_exceptions=False, env={"COLUMNS": "100"})

@@ -15,13 +15,13 @@ def spread(r: np.ndarray, exponents: np.ndarray, kept: np.ndarray) -> np.ndarray
 
 
 def widened(
-    r: np.ndarray, exponents: np.ndarray, kept: np.ndarray, units: Units, rank: int
+    r: np.ndarray, exponents: np.ndarray, kept: np.ndarray, units: Units
 ) -> tuple[np.ndarray, np.ndarray, Spectrum, np.ndarray]:
-    """R of all columns that are not zero, from that of the columns `kept` of the basis, and of known rank.
+    """R of all columns that are not zero, from that of the columns `kept` of the basis (k, k).
 
     Both are of columns divided by 2^exponents; returned are R, its exponents, the decision on it and the columns it
-    has, as a mask (p,). The columns of a_j are combinations of others by construction: what rounding leaves of
-    their independence is no matter of rank.
+    has, as a mask (p,). R has k rows that are not zero, so that the columns of a_j, which are combinations of others by
+    construction, add nothing to the rank, not even by rounding.
     """
     wide = units.widening()[kept]
     # A column has the largest exponent among its parts, so that those of the basis keep theirs.
@@ -29,18 +29,13 @@ def widened(
     used = np.asarray((wide != 0).any(axis=0))
     tops = np.where(wide != 0, own + exponents[:, None], -(2**20)).max(axis=0, initial=-(2**20))[used]
     all_columns = r_factor(r @ np.ldexp(wide[:, used], exponents[:, None] - tops))
-    return all_columns, tops, spectrum(all_columns, tops, rank), used
+    return all_columns, tops, spectrum(all_columns, tops), used
 
 
 def of_all_columns(r: np.ndarray, kept: np.ndarray, units: Units) -> tuple[np.ndarray, Spectrum]:
     """R of all columns (p, p) and the decision on it, from an R of the columns `kept` of the basis, of any rank."""
-    decided = spectrum(r)
-    zeros = np.zeros(len(r), dtype=np.int64)
-    wide, exponents, known, used = widened(r, zeros, kept, units, decided.rank)
-    columns = units.basis[kept]
-    near = tuple(int(columns[j]) for j in decided.involved)
-    known = with_zero_columns(known, used)._replace(ambiguous=decided.ambiguous, involved=near)
-    return spread(wide, exponents, used), known
+    wide, exponents, decided, used = widened(r, np.zeros(len(r), dtype=np.int64), kept, units)
+    return spread(wide, exponents, used), with_zero_columns(decided, used)
 
 
 def condition_of(gram: np.ndarray) -> float:

@@ -9,7 +9,15 @@ import numpy as np
 
 from dask_nlis.device import Device
 from dask_nlis.kernels.linalg import gram
-from dask_nlis.kernels.patterns import add_products, batches, pair_slopes, pairs, windows, worth_grouping
+from dask_nlis.kernels.patterns import (
+    add_products,
+    batches,
+    pair_slopes,
+    pairs,
+    rows_at_a_time,
+    windows,
+    worth_grouping,
+)
 from dask_nlis.matrix import Finding, Job
 from dask_nlis.matrix.patterns import Grouping, Units, grouping
 from dask_nlis.matrix.sliced import sliced
@@ -41,7 +49,7 @@ def pattern_gram(
     worth = worth_grouping(groups.sizes, len(units.a), units.width, len(units.basis))
     values = assembled(groups.only(worth))
     few = groups.only(~worth)
-    for _, rows in few.formed(2 * len(values)):
+    for _, rows in few.formed(rows_at_a_time(len(values), 2 * len(values))):
         values += gram(rows)
     squares = np.diagonal(values)
     ordinary = ((squares > _LOWEST) & (squares < _HIGHEST)) | ((squares == 0) & ~_vanished(groups, squares))

@@ -5,6 +5,8 @@
 | Gram matrix + Cholesky | up to 1e2 | 1 | eps kappa^2 |
 | the same again on F R^-1 (CholeskyQR2) | up to 1e7 | 2 | eps kappa |
 | R-only QR tree, refined above 1e3 | any, and any rank | 1 or 2 | eps kappa |
+
+Of a network the rungs are those of its basis, the columns without those of outer weights, and R is widened from it.
 """
 
 from collections.abc import Callable, Generator
@@ -165,7 +167,8 @@ def _from_gram(total: Gram, units: Units | None = None) -> First | None:
     if factor is None:
         return None
     if units is not None:
-        return First(*widened(*factor, kept, units, len(factor[0])))
+        first = First(*widened(*factor, kept, units))
+        return None if first.decided.rank < len(factor[0]) else first
     decided = spectrum(*factor)
     return None if decided.rank < len(decided.exponents) else First(*factor, decided, kept)
 
@@ -174,12 +177,9 @@ def _from_sketch(r: np.ndarray, units: Units | None) -> First | None:
     """First factor from that of a sketch; None where columns are dependent."""
     kept = np.asarray(r.any(axis=0))
     _check_rank(int(kept.sum()))
-    r = r_factor(r[:, kept])
-    decided = spectrum(r)
-    exponents = np.zeros(len(r), dtype=np.int64)
-    if decided.rank < len(r):
-        return None
-    return First(*((r, exponents, decided, kept) if units is None else widened(r, exponents, kept, units, len(r))))
+    r, exponents = r_factor(r[:, kept]), np.zeros(int(kept.sum()), dtype=np.int64)
+    first = First(*((r, exponents, spectrum(r), kept) if units is None else widened(r, exponents, kept, units)))
+    return None if first.decided.rank < len(r) else first
 
 
 def _whitened_once_more(
@@ -195,8 +195,7 @@ def _whitened_once_more(
     if second is None or not second.kept.all() or second.condition > _WHITE_UP_TO:
         return None
     r = before_whitening(first.decided, np.ldexp(second.r, second.exponents))
-    # What a network's columns have beyond the rank of its basis is rounding.
-    decided = spectrum(r, first.decided.exponents, None if units is None else first.decided.rank)
+    decided = spectrum(r, first.decided.exponents)
     if decided.rank < first.decided.rank:
         return None
     return Found(

@@ -117,13 +117,12 @@ class Spectrum(NamedTuple):
         return np.diag(np.ldexp(1.0, self.shift)) if self.shift.any() else None
 
 
-def spectrum(r: np.ndarray, exponents: np.ndarray | None = None, rank: int | None = None) -> Spectrum:
+def spectrum(r: np.ndarray, exponents: np.ndarray | None = None) -> Spectrum:
     """Decide the rank of R and form the whitener W, so that F W has orthonormal columns.
 
     Columns are first scaled by powers of two to norms in [0.5, 1), which costs no digit and takes
     pure column scale out of the condition; singular values below 10 p eps of the largest are zero.
     The tolerance does not depend on the number of rows. `r` holds columns divided by 2^exponents, where given.
-    Where the rank is known it is given, and no singular value is near a tolerance.
     """
     p = r.shape[1]
     own = column_exponents(r)
@@ -132,13 +131,11 @@ def spectrum(r: np.ndarray, exponents: np.ndarray | None = None, rank: int | Non
     tolerance = 10 * p * np.finfo(np.float64).eps
     largest = s[0] if p else 0.0
     kept = s > tolerance * largest if largest > 0 else np.zeros(p, dtype=bool)
-    if rank is not None:
-        kept = np.arange(p) < rank
-    known, rank = rank is not None, int(kept.sum())
+    rank = int(kept.sum())
     whitener, shift = _within_range(vt[:rank].T / s[:rank], -exponents)
     relative = s / largest if largest > 0 else s
     floor = max(tolerance / 10, 8 * np.finfo(np.float64).eps)
-    near = np.where(kept, relative < 1000 * tolerance, relative > floor) & (not known)
+    near = np.where(kept, relative < 1000 * tolerance, relative > floor)
     return Spectrum(
         rank=rank,
         singular_values=s,

@@ -18,9 +18,9 @@ BATCH_BYTES = 2**24
 #: Bytes of short rows that are worked on at a time.
 _WINDOW_BYTES = 2**20
 
-#: Work that one more group costs whatever its size, and what each entry of its small matrices costs beyond arithmetic,
-#: each entry of a formed row likewise; all in multiplications (measured).
-_GROUP, _SMALL_ENTRY, _FORMED_ENTRY = 2e5, 40.0, 80.0
+#: Work that one more group costs whatever its size, and beyond arithmetic each entry of a formed row, of a small Gram
+#: matrix, of a slice (which comes from and goes to memory); in multiplications, measured.
+_GROUP, _FORMED_ENTRY, _GRAM_ENTRY, _SLICE_ENTRY, _FORM_ENTRY = 1.2e5, 80.0, 40.0, 120.0, 20.0
 
 
 def grouped(active: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -47,14 +47,25 @@ def worth_grouping(sizes: np.ndarray, units: int, width: int, columns: int) -> n
 
     `width` is the length of a short row, `columns` that of a formed one.
     """
-    by_pattern = _GROUP + width * width * (units * (units + 1) + sizes + _SMALL_ENTRY)
+    by_pattern = _GROUP + width * width * (units * (units + 1) + sizes + _GRAM_ENTRY)
     return by_pattern < sizes * (columns * (columns + _FORMED_ENTRY))
 
 
 def worth_slicing(sizes: np.ndarray, units: int, width: int, columns: int, rank: int) -> np.ndarray:
     """Groups whose product with a matrix (columns, rank) is cheaper by pattern than from formed rows: (g,) -> mask (g,)."""
-    by_pattern = _GROUP + width * rank * (2 * units + 2 * sizes + _SMALL_ENTRY)
+    by_pattern = _GROUP + width * rank * (2 * units + 2 * sizes + _SLICE_ENTRY)
     return by_pattern < sizes * (columns * (2 * rank + _FORMED_ENTRY))
+
+
+def worth_a_form(sizes: np.ndarray, units: int, width: int, columns: int, rank: int) -> np.ndarray:
+    """Groups whose quadratic forms are cheaper than squared norms of that product from formed rows: (g,) -> mask (g,)."""
+    by_pattern = _GROUP + width * width * (units * (units + 1) + 2 * sizes + _FORM_ENTRY)
+    return by_pattern < sizes * (columns * (2 * rank + _FORMED_ENTRY))
+
+
+def rows_at_a_time(columns: int, fewest: int = 256) -> int:
+    """Rows of so many columns that take about a megabyte, or `fewest`."""
+    return max(fewest, _WINDOW_BYTES // (8 * columns))
 
 
 def batches(n: int, width: int, result: int = 0) -> Iterator[slice]:
@@ -66,7 +77,7 @@ def batches(n: int, width: int, result: int = 0) -> Iterator[slice]:
 
 def windows(edges: np.ndarray, width: int, fewest: int = 256) -> Iterator[tuple[int, int, list[tuple[int, slice]]]]:
     """Cut grouped rows into pieces of about a megabyte: first and last row, and which rows of the piece are of which group."""
-    step = max(fewest, _WINDOW_BYTES // (8 * width))
+    step = rows_at_a_time(width, fewest)
     for first in range(int(edges[0]), int(edges[-1]), step):
         last = min(first + step, int(edges[-1]))
         a = int(np.searchsorted(edges, first, side="right")) - 1

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dask_nlis.kernels.patterns import batches, windows, worth_slicing
+from dask_nlis.kernels.patterns import batches, rows_at_a_time, windows, worth_slicing
 from dask_nlis.matrix.patterns import Grouping
 
 
@@ -30,6 +30,10 @@ def sliced(groups: Grouping, narrow: np.ndarray, fewest: int) -> Iterator[tuple[
             for (_, part), matrix in zip(members[batch], slices, strict=True):
                 out[part] += rows[part] @ matrix
         yield place, out
-    step = max(fewest, 256)
-    for place, formed in groups.only(~worth).formed(step):
+    yield from multiplied(groups.only(~worth), narrow, fewest)
+
+
+def multiplied(groups: Grouping, narrow: np.ndarray, fewest: int = 256) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows of B narrow, from formed rows, with their places in the block; at least `fewest` at a time."""
+    for place, formed in groups.formed(rows_at_a_time(len(narrow), fewest)):
         yield place, formed @ narrow

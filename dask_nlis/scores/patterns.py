@@ -12,10 +12,10 @@ import numpy as np
 from dask_nlis.device import Device
 from dask_nlis.errors import NonFiniteError
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.kernels.patterns import batches, pair_slopes, pairs, row_forms, windows
+from dask_nlis.kernels.patterns import batches, pair_slopes, pairs, row_forms, windows, worth_a_form
 from dask_nlis.matrix import Finding, Job
 from dask_nlis.matrix.patterns import Grouping, Units, grouping
-from dask_nlis.matrix.sliced import sliced
+from dask_nlis.matrix.sliced import multiplied, sliced
 
 
 class Form(NamedTuple):
@@ -56,7 +56,11 @@ def pattern_leverage(
         return None
     out = np.zeros(len(x))
     if form is not None:
-        add_forms(out, groups, form)
+        narrow = units.narrowed(whitener[0])
+        worth = worth_a_form(groups.sizes, len(units.a), units.width, *narrow.shape)
+        add_forms(out, groups.only(worth), form)
+        for place, rows in multiplied(groups.only(~worth), narrow):
+            out[place] = squared_row_norms(rows)
         if out.min(initial=0.0) < -tolerance:
             raise NonFiniteError(
                 f"leverage {out.min():.6g} of row {start + int(np.argmin(out))} is negative: the factor is not one of "
@@ -71,7 +75,7 @@ def pattern_leverage(
 
 
 def add_forms(out: np.ndarray, groups: Grouping, form: Form) -> None:
-    """Add the form of each row of the groups to out (n,)."""
+    """Write the form of each row of the groups into out (n,)."""
     w = groups.units.width
     bordered = bool(form.border.any() and groups.last[groups.order].any())
     for batch in batches(len(groups.slopes), w * w):
