@@ -13,10 +13,10 @@ from array_api_compat import array_namespace
 
 from dask_nlis.device import Device, choose
 from dask_nlis.factor.sums import boxed, read_sum, shared
-from dask_nlis.kernels.linalg import gram
+from dask_nlis.kernels.products import lower_gram, mirrored, times, triangular
 from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
 from dask_nlis.matrix.findings import overflow
-from dask_nlis.matrix.tasks import matrix_rows
+from dask_nlis.matrix.tasks import matrix_rows, room_for
 
 Array = Any
 
@@ -109,21 +109,26 @@ def gram_block(
     """Gram matrix of one block, as a Gram in a 1 x 1 object array; sub-block by sub-block on the device."""
     device = choose(job.device)
     p = job.n_matrix_columns if whitener is None else whitener.shape[1]
-    target = None if whitener is None else device.put(whitener)
+    target = None if whitener is None else triangular(device.put(whitener))
+    room = room_for(len(x), job, device, reducing=True)
     total = Gram(np.zeros((p, p)), np.full(p, _EMPTY), 0, Finding())
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
-            rows, finding = matrix_rows(leaf, job)
-            values, exponents = scaled_gram(rows if target is None else rows @ target, device)
-            if not np.isfinite(values).all():  # NaN or an infinity in a row; the rows say where
+            rows, finding = matrix_rows(leaf, job, room)
+            values, exponents = scaled_gram(rows if target is None else times(rows, target, room), device)
+            if not np.isfinite(np.diagonal(values)).all():  # NaN or an infinity in a row; the rows say where
+                rows = matrix_rows(leaf, job)[0]
                 finding = finding.plus(overflow(device.fetch(rows), int(start) + leaf.place.start))
             total = total.plus(Gram(values, exponents, rows.shape[0], finding))
-    return boxed(total)
+    return boxed(total._replace(values=mirrored(total.values)))
 
 
 def scaled_gram(rows: Array, device: Device) -> tuple[np.ndarray, np.ndarray]:
-    """Gram matrix of the columns divided by 2^exponents, and the exponents, on the host: (m, p) -> (p, p), (p,)."""
-    values = device.fetch(gram(rows))
+    """Gram matrix of the columns divided by 2^exponents, and the exponents, on the host: (m, p) -> (p, p), (p,).
+
+    The lower triangle alone counts. Its diagonal tells whether all of it is finite.
+    """
+    values = device.fetch(lower_gram(rows))
     squares = np.diagonal(values)
     exponents = np.zeros(len(squares), dtype=np.int64)
     ordinary = (squares > _LOWEST) & (squares < _HIGHEST)
@@ -137,5 +142,5 @@ def scaled_gram(rows: Array, device: Device) -> tuple[np.ndarray, np.ndarray]:
     if not (ordinary | empty).all():
         _, exponents = np.frexp(largest)
         exponents = np.maximum(exponents.astype(np.int64), -1023)  # 2^1023 is the largest power there is
-        values = device.fetch(gram(rows * device.put(np.ldexp(1.0, -exponents))[None, :]))
+        values = device.fetch(lower_gram(rows * device.put(np.ldexp(1.0, -exponents))[None, :]))
     return values, np.where(empty, _EMPTY, exponents)

@@ -147,7 +147,7 @@ def _from_gram(total: Gram) -> First | None:
     factor = r_of_gram(total.values[np.ix_(kept, kept)], total.exponents[kept])
     if factor is None:
         return None
-    decided = spectrum(*factor)
+    decided = spectrum(*factor, triangular=True)
     return None if decided.rank < len(decided.exponents) else First(*factor, decided, kept)
 
 
@@ -156,7 +156,7 @@ def _from_sketch(r: np.ndarray) -> First | None:
     kept = np.asarray(r.any(axis=0))
     _check_rank(int(kept.sum()))
     r = r_factor(r[:, kept])
-    decided = spectrum(r)
+    decided = spectrum(r, triangular=True)
     exponents = np.zeros(len(r), dtype=np.int64)
     return None if decided.rank < len(r) else First(r, exponents, decided, kept)
 

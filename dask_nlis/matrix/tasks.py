@@ -45,12 +45,17 @@ class Leaf(NamedTuple):
     finding: Finding
     counts: bool = True  # whether any row has a weight
 
-    def weighted(self, values: Array, power: int = 1) -> Array:
+    def weighted(self, values: Array, power: int = 1, *, own: bool = False) -> Array:
         """Rows (m, p) or values (m,) times the roots of the row weights to a power; exactly 0 where the weight is.
 
-        Not a product alone: a model may be infinite where no row counts.
+        Not a product alone: a model may be infinite where no row counts. NumPy rows that are the caller's `own` are
+        overwritten.
         """
         if self.root_weight is None:
+            return values
+        if own:
+            values *= self.root_weight[:, None]
+            values[self.root_weight == 0] = 0.0
             return values
         root = self.root_weight if values.ndim == 1 else self.root_weight[:, None]
         for _ in range(power):
@@ -147,8 +152,20 @@ def _inspect(
     return named | empty, Finding(int(named.sum()), start + row, column, n_dropped)
 
 
-def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
-    """Rows of the matrix for a leaf, times the roots of the row weights, (m, p); and what was found in the leaf."""
+def room_for(n: int, job: Job, device: Device, *, reducing: bool = False) -> np.ndarray | None:
+    """A buffer for the rows of any sub-block of n rows, used again by each: a fresh megabyte costs page faults."""
+    if device.kind != "cpu":
+        return None
+    return np.empty(
+        (min(n, sub_block_rows(device.kind, job.n_matrix_columns, reducing=reducing)), job.n_matrix_columns)
+    )
+
+
+def matrix_rows(leaf: Leaf, job: Job, room: np.ndarray | None = None) -> tuple[Array, Finding]:
+    """Rows of the matrix for a leaf, times the roots of the row weights, (m, p); and what was found in the leaf.
+
+    The rows may lie in `room`, from `room_for`, where they last until it is used again.
+    """
     xp = array_namespace(leaf.x)
     if not leaf.counts:
         return xp.zeros((leaf.x.shape[0], job.n_matrix_columns), dtype=leaf.x.dtype), leaf.finding
@@ -157,7 +174,7 @@ def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
             _check_slopes(job.rule, leaf, leaf.y)
         found = leaf.finding
         if not isinstance(job.rule, Dual) or job.rule.exact(leaf.y is not None):
-            rows = job.rule.rows(leaf.x, leaf.y)
+            rows = job.rule.rows(leaf.x, leaf.y, room)
         else:
             rows, nodes, residual = job.rule.ray(leaf.x, leaf.y)
             known = xp.isfinite(residual)
@@ -165,7 +182,7 @@ def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
             rows = xp.where(known[:, None], rows, xp.nan * xp.ones_like(rows))
             residual = xp.where(known, residual, xp.zeros_like(residual))
             found = found._replace(nodes=nodes, residual=_checked(residual, leaf, job.rule.tolerance))
-        rows = leaf.weighted(rows)
+        rows = leaf.weighted(rows, own=room is not None and rows.base is room)
         wrong = spoiled(job.rule, leaf.x, leaf.y, rows)
     if wrong is None:
         return rows, found

@@ -13,9 +13,10 @@ from dask_nlis.errors import InputTypeError, MatrixMismatchError, NonFiniteError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
+from dask_nlis.kernels.products import triangular
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, map_blocks
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+from dask_nlis.matrix.tasks import Leaf, matrix_rows, room_for, row_values
 
 Array = Any
 
@@ -112,18 +113,18 @@ def leverage_block(
 ) -> np.ndarray:
     """Leverage of one block, (m,), checked against [0, 1] and clipped."""
     device = choose(job.device)
-    target = placed(whitener, device)
+    target, room = placed(whitener, device), room_for(len(x), job, device)
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
-        rows, finding = matrix_rows(leaf, job)
-        return leverage(rows, *target), finding
+        rows, finding = matrix_rows(leaf, job, room)
+        return leverage(rows, *target, room=room), finding
 
     return at_most_one(row_values(x, y, weight, start, job, device, values), tolerance, int(start))
 
 
 def placed(whitener: tuple[np.ndarray, np.ndarray | None], device: Device) -> list[Array | None]:
-    """Whitener and correction on the device."""
-    return [None if part is None else device.put(part) for part in whitener]
+    """Whitener and correction on the device, as `leverage` takes them fastest."""
+    return [None if part is None else triangular(device.put(part)) for part in whitener]
 
 
 def at_most_one(found: Array, tolerance: float, start: int) -> Array:
