@@ -258,6 +258,13 @@ def has_closed_form(problem: Problem, labelled: bool) -> bool:
     return is_index(problem.model) or (is_adjoint(problem.model) and linear_root)
 
 
+def layer_width(model: Model, d: int) -> int | None:
+    """Widest layer of a network of rectified units, the d features counted; None for other models."""
+    if isinstance(model, ReluNetwork):
+        return max(d, model.n_hidden)
+    return max(d, *model.widths) if isinstance(model, DeepReluNetwork) else None
+
+
 def adjoint(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
     """Adjoint f*_i at theta, x (m, d) -> (m, p): closed form where there is one, else along the ray."""
     model = problem.model
@@ -284,15 +291,17 @@ def dual_rows(problem: Problem, theta: Array, x: Array, y: Array | None, out: np
 
 
 def dual_squared_norms(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
-    """Squared norms of the rows of `dual_rows`, (m, d) -> (m,); index models do not form them."""
-    model = problem.model
-    if not is_index(model):
-        return squared_row_norms(dual_rows(problem, theta, x, y))
-    xp = array_namespace(x)
-    factor = slope(problem, model.activation, model.index(theta, x), y) / model.degree
-    # Squared last: the factor alone may be too small for its square where the row is not.
-    lengths, last = factor * xp.sqrt(model.index_gradient_norms(theta, x)), at_zero(problem, y, x)
-    return lengths * lengths + last * last
+    """Squared norms of the rows of `dual_rows`, (m, d) -> (m,); models with a closed form do not form them."""
+    model, xp = problem.model, array_namespace(x)
+    last = at_zero(problem, y, x)
+    if is_index(model):
+        u, squares = model.index_and_norms(theta, x)
+        # Squared last: the factor alone may be too small for its square where the row is not.
+        lengths = slope(problem, model.activation, u, y) / model.degree * xp.sqrt(squares)
+        return lengths * lengths + last * last
+    if is_adjoint(model) and has_closed_form(problem, y is not None):
+        return model.adjoint_norms(theta, x) + last * last
+    return squared_row_norms(dual_rows(problem, theta, x, y))
 
 
 def dual_ray(problem: Problem, theta: Array, x: Array, y: Array | None) -> Ray:

@@ -1,4 +1,4 @@
-"""R-only QR, Gram matrix and Cholesky, rank, whitener and leverage of a tall matrix.
+"""R-only QR, Cholesky, rank, whitener and leverage of a tall matrix.
 
 Leverage is never read off an explicit Q, which is wrong under rank deficiency and as large as the
 data, nor off a Gram matrix with an eigenvalue cut-off: where Cholesky breaks, there is no R (Benson et al.
@@ -14,7 +14,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_numpy_array
 from scipy.linalg import solve_triangular
 
-from dask_nlis.kernels.products import Triangular, lower_gram, mirrored, times
+from dask_nlis.kernels.products import Triangular, times
 
 Array = Any
 
@@ -59,12 +59,6 @@ def merge_r(factors: Iterable[Array]) -> Array:
 
 def _stacked_r(factors: list[Array]) -> Array:
     return factors[0] if len(factors) == 1 else r_factor(array_namespace(factors[0]).concat(factors, axis=0))
-
-
-def gram(a: Array) -> Array:
-    """Gram matrix of the columns, (m, p) -> (p, p)."""
-    found = lower_gram(a)
-    return mirrored(found) if is_numpy_array(a) else found
 
 
 def squared_row_norms(a: Array) -> Array:

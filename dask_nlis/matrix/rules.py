@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_numpy_array
 
 from dask_nlis import problem as problems
 from dask_nlis.kernels.linalg import squared_row_norms
@@ -148,7 +148,7 @@ class Tangent:
 
 def array_like(theta: np.ndarray, x: Array) -> Array:
     """Theta in the namespace of x: array_api_strict is the strictest and takes no NumPy array in a product."""
-    return array_namespace(x).asarray(np.array(theta))
+    return theta if is_numpy_array(x) else array_namespace(x).asarray(np.array(theta))
 
 
 #: Rules behind which there is a problem.

@@ -76,14 +76,17 @@ def leaves(
     device: Device,
     *,
     reducing: bool = False,
+    width: int | None = None,
 ) -> Iterator[Leaf]:
     """Cut a block into sub-blocks on the device; rows with input that is not finite or not allowed are reported.
+
+    Their size is that for p numbers a row of what is made of them, or for `width`.
 
     Those rows, and rows of weight 0, are replaced by a row of the sub-block that counts, so that no function of the
     user meets what is not there; `Leaf.weighted` makes them 0.
     """
     loss = job.rule.problem.loss if isinstance(job.rule, Modelled) else None
-    step = sub_block_rows(device.kind, job.n_matrix_columns, reducing=reducing)
+    step = sub_block_rows(device.kind, job.n_matrix_columns if width is None else width, reducing=reducing)
     labels = None if y is None else y.reshape(-1)
     weights = None if weight is None else weight.reshape(-1)
     for a in range(0, len(x), step):
