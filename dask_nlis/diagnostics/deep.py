@@ -22,7 +22,7 @@ from dask_nlis.matrix.pieces import Gathered
 from dask_nlis.matrix.rules import array_like
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, naming_rows
 from dask_nlis.problem import Problem
-from dask_nlis.scores.leverage import shared_whitener
+from dask_nlis.scores.leverage import placed, shared_whitener
 
 Array = Any
 
@@ -101,7 +101,7 @@ def deep_block(
 ) -> np.ndarray:
     """What one block tells, a Part in a 1 x 1 object array."""
     device = choose(job.device)
-    target = [None if part is None else device.put(part) for part in whitener]
+    target = placed(whitener, device)
     points = [device.put(theta) for theta in thetas]
     values = np.asarray(scores, dtype=np.float64)
     wrong = ~(np.isfinite(values) & (values >= 0))

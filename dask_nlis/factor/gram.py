@@ -14,12 +14,12 @@ from array_api_compat import array_namespace
 from dask_nlis.device import Device, choose, like
 from dask_nlis.factor.patterns import pattern_gram
 from dask_nlis.factor.sums import boxed, read_sum, shared
-from dask_nlis.kernels.linalg import gram
+from dask_nlis.kernels.products import lower_gram, mirrored, times, triangular
 from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import Units, units_of
-from dask_nlis.matrix.tasks import matrix_rows
+from dask_nlis.matrix.tasks import matrix_rows, room_for
 
 Array = Any
 
@@ -137,25 +137,27 @@ def gram_block(
             exponents = np.where(np.diagonal(values) > 0, 0, _EMPTY)
             return boxed(Gram(values, exponents, len(x), finding))
     p = _width(job.n_matrix_columns, whitener, units)
-    target = None if whitener is None else device.put(whitener)
+    target = None if whitener is None else triangular(device.put(whitener))
     basis = None if units is None or whitener is not None else units.basis
+    room = room_for(len(x), job, device, reducing=True)
     total = Gram(np.zeros((p, p)), np.full(p, _EMPTY), 0, Finding())
     there: Array | None = None  # sum that stays on a device
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
-            rows, finding = matrix_rows(leaf, job)
+            rows, finding = matrix_rows(leaf, job, room)
             if basis is not None:
                 rows = array_namespace(rows).take(rows, like(basis, rows), axis=1)
-            whitened = rows if target is None else rows @ target
+            whitened = rows if target is None else times(rows, target, room)
             part = None if device.kind == "cpu" else _ordinary_gram(whitened)
             if part is not None:
                 there = part if there is None else there + part
                 total = total._replace(n_rows=total.n_rows + rows.shape[0], finding=total.finding.plus(finding))
                 continue
             values, exponents = scaled_gram(whitened, device)
-            if not np.isfinite(values).all():  # NaN or an infinity in a row; the rows say where
-                finding = finding.plus(overflow(rows, int(start) + leaf.place.start))
+            if not np.isfinite(np.diagonal(values)).all():  # NaN or an infinity in a row; the rows say where
+                finding = finding.plus(overflow(matrix_rows(leaf, job)[0], int(start) + leaf.place.start))
             total = total.plus(Gram(values, exponents, rows.shape[0], finding))
+    total = total._replace(values=mirrored(total.values))
     if there is not None:
         values = device.fetch(there)
         total = total.plus(Gram(values, np.where(np.diagonal(values) > 0, 0, _EMPTY), 0, Finding()))
@@ -165,7 +167,7 @@ def gram_block(
 def _ordinary_gram(rows: Array) -> Array | None:
     """Gram matrix (p, p) where the rows lie, if no column that has entries needs an exponent; else None."""
     xp = array_namespace(rows)
-    values = gram(rows)
+    values = lower_gram(rows)
     squares = xp.linalg.diagonal(values)
     ordinary = (squares > _LOWEST) & (squares < _HIGHEST)
     if bool(xp.all(ordinary)) or bool(xp.all(ordinary | (xp.max(xp.abs(rows), axis=0) == 0))):
@@ -174,8 +176,11 @@ def _ordinary_gram(rows: Array) -> Array | None:
 
 
 def scaled_gram(rows: Array, device: Device) -> tuple[np.ndarray, np.ndarray]:
-    """Gram matrix of the columns divided by 2^exponents, and the exponents, on the host: (m, p) -> (p, p), (p,)."""
-    values = device.fetch(gram(rows))
+    """Gram matrix of the columns divided by 2^exponents, and the exponents, on the host: (m, p) -> (p, p), (p,).
+
+    The lower triangle alone counts. Its diagonal tells whether all of it is finite.
+    """
+    values = device.fetch(lower_gram(rows))
     squares = np.diagonal(values)
     exponents = np.zeros(len(squares), dtype=np.int64)
     ordinary = (squares > _LOWEST) & (squares < _HIGHEST)
@@ -189,5 +194,5 @@ def scaled_gram(rows: Array, device: Device) -> tuple[np.ndarray, np.ndarray]:
     if not (ordinary | empty).all():
         _, exponents = np.frexp(largest)
         exponents = np.maximum(exponents.astype(np.int64), -1023)  # 2^1023 is the largest power there is
-        values = device.fetch(gram(rows * like(np.ldexp(1.0, -exponents), rows)[None, :]))
+        values = device.fetch(lower_gram(rows * like(np.ldexp(1.0, -exponents), rows)[None, :]))
     return values, np.where(empty, _EMPTY, exponents)

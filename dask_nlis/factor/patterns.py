@@ -8,7 +8,6 @@ rows a pattern on; rows of smaller groups are formed. No n x p array, no conditi
 import numpy as np
 
 from dask_nlis.device import Device
-from dask_nlis.kernels.linalg import gram
 from dask_nlis.kernels.patterns import (
     add_products,
     batches,
@@ -18,6 +17,7 @@ from dask_nlis.kernels.patterns import (
     windows,
     worth_grouping,
 )
+from dask_nlis.kernels.products import gram
 from dask_nlis.matrix import Finding, Job
 from dask_nlis.matrix.patterns import Grouping, Units, grouping
 from dask_nlis.matrix.sliced import sliced

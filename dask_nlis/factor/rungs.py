@@ -169,7 +169,7 @@ def _from_gram(total: Gram, units: Units | None = None) -> First | None:
     if units is not None:
         first = First(*widened(*factor, kept, units))
         return None if first.decided.rank < len(factor[0]) else first
-    decided = spectrum(*factor)
+    decided = spectrum(*factor, triangular=True)
     return None if decided.rank < len(decided.exponents) else First(*factor, decided, kept)
 
 
@@ -178,7 +178,10 @@ def _from_sketch(r: np.ndarray, units: Units | None) -> First | None:
     kept = np.asarray(r.any(axis=0))
     _check_rank(int(kept.sum()))
     r, exponents = r_factor(r[:, kept]), np.zeros(int(kept.sum()), dtype=np.int64)
-    first = First(*((r, exponents, spectrum(r), kept) if units is None else widened(r, exponents, kept, units)))
+    if units is None:
+        first = First(r, exponents, spectrum(r, triangular=True), kept)
+    else:
+        first = First(*widened(r, exponents, kept, units))
     return None if first.decided.rank < len(r) else first
 
 

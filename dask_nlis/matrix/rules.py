@@ -22,8 +22,8 @@ class Rule(Protocol):
     def columns(self, names: Sequence[str], labelled: bool) -> tuple[str, ...]:
         """Name the p columns of the matrix."""
 
-    def rows(self, x: Array, y: Array | None) -> Array:
-        """Rows of the matrix, (m, p)."""
+    def rows(self, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
+        """Rows of the matrix, (m, p); in the first m rows of `out` where it is given and that saves a copy."""
 
     def squared_norms(self, x: Array, y: Array | None) -> Array:
         """Squared norms of those rows, (m,), in closed form where there is one."""
@@ -44,7 +44,7 @@ class Plain:
         """Feature names."""
         return tuple(names)
 
-    def rows(self, x: Array, y: Array | None) -> Array:
+    def rows(self, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
         """Return x."""
         return x
 
@@ -68,9 +68,9 @@ class Reference:
         constant = self.problem.model.inputs(np.zeros((1, len(names)))).shape[1] - len(names)
         return (*names, *("intercept",) * constant, _last(labelled))
 
-    def rows(self, x: Array, y: Array | None) -> Array:
+    def rows(self, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
         """Rows by `dask_nlis.problem.reference_rows`."""
-        return problems.reference_rows(self.problem, x, y)
+        return problems.reference_rows(self.problem, x, y, out)
 
     def squared_norms(self, x: Array, y: Array | None) -> Array:
         """Squared norms by `dask_nlis.problem.reference_squared_norms`."""
@@ -92,9 +92,9 @@ class Dual:
         """Parameter names and the last column."""
         return (*self.problem.model.parameter_names(names), _last(labelled))
 
-    def rows(self, x: Array, y: Array | None) -> Array:
+    def rows(self, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
         """Rows by `dask_nlis.problem.dual_rows`."""
-        return problems.dual_rows(self.problem, self._theta_like(x), x, y)
+        return problems.dual_rows(self.problem, self._theta_like(x), x, y, out)
 
     def squared_norms(self, x: Array, y: Array | None) -> Array:
         """Squared norms by `dask_nlis.problem.dual_squared_norms`."""
@@ -129,9 +129,9 @@ class Tangent:
         """Parameter names."""
         return tuple(self.problem.model.parameter_names(names))
 
-    def rows(self, x: Array, y: Array | None) -> Array:
+    def rows(self, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
         """Rows by `dask_nlis.problem.tangent_rows`."""
-        return problems.tangent_rows(self.problem, array_like(self.theta, x), x, y)
+        return problems.tangent_rows(self.problem, array_like(self.theta, x), x, y, out)
 
     def squared_norms(self, x: Array, y: Array | None) -> Array:
         """Squared norms of those rows."""

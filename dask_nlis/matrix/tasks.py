@@ -47,12 +47,17 @@ class Leaf(NamedTuple):
     finding: Finding
     counts: bool = True  # whether any row has a weight
 
-    def weighted(self, values: Array, power: int = 1) -> Array:
+    def weighted(self, values: Array, power: int = 1, *, own: bool = False) -> Array:
         """Rows (m, p) or values (m,) times the roots of the row weights to a power; exactly 0 where the weight is.
 
-        Not a product alone: a model may be infinite where no row counts.
+        Not a product alone: a model may be infinite where no row counts. NumPy rows that are the caller's `own` are
+        overwritten.
         """
         if self.root_weight is None:
+            return values
+        if own:
+            values *= self.root_weight[:, None]
+            values[self.root_weight == 0] = 0.0
             return values
         root = self.root_weight if values.ndim == 1 else self.root_weight[:, None]
         for _ in range(power):
@@ -73,14 +78,17 @@ def leaves(
     device: Device,
     *,
     reducing: bool = False,
+    width: int | None = None,
 ) -> Iterator[Leaf]:
     """Cut a block into sub-blocks on the device; rows with input that is not finite or not allowed are reported.
+
+    Their size is that for p numbers a row of what is made of them, or for `width`.
 
     Those rows, and rows of weight 0, are replaced by a row of the sub-block that counts, so that no function of the
     user meets what is not there; `Leaf.weighted` makes them 0.
     """
     loss = job.rule.problem.loss if isinstance(job.rule, Modelled) else None
-    step = sub_block_rows(device.kind, job.n_matrix_columns, reducing=reducing)
+    step = sub_block_rows(device.kind, job.n_matrix_columns if width is None else width, reducing=reducing)
     labels = None if y is None else y.reshape(-1)
     weights = None if weight is None else weight.reshape(-1)
     if device.kind != "cpu":
@@ -144,8 +152,20 @@ def _inspect(
     return named | empty, Finding(int(named.sum()), start + row, column, n_dropped)
 
 
-def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
-    """Rows of the matrix for a leaf, times the roots of the row weights, (m, p); and what was found in the leaf."""
+def room_for(n: int, job: Job, device: Device, *, reducing: bool = False) -> np.ndarray | None:
+    """A buffer for the rows of any sub-block of n rows, used again by each: a fresh megabyte costs page faults."""
+    if device.kind != "cpu":
+        return None
+    return np.empty(
+        (min(n, sub_block_rows(device.kind, job.n_matrix_columns, reducing=reducing)), job.n_matrix_columns)
+    )
+
+
+def matrix_rows(leaf: Leaf, job: Job, room: np.ndarray | None = None) -> tuple[Array, Finding]:
+    """Rows of the matrix for a leaf, times the roots of the row weights, (m, p); and what was found in the leaf.
+
+    The rows may lie in `room`, from `room_for`, where they last until it is used again.
+    """
     xp = array_namespace(leaf.x)
     if not leaf.counts:
         return xp.zeros((leaf.x.shape[0], job.n_matrix_columns), dtype=leaf.x.dtype), leaf.finding
@@ -154,7 +174,7 @@ def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
             check_slopes(job.rule, leaf)
         found = leaf.finding
         if not isinstance(job.rule, Dual) or job.rule.exact(leaf.y is not None):
-            rows = job.rule.rows(leaf.x, leaf.y)
+            rows = job.rule.rows(leaf.x, leaf.y, room)
         else:
             rows, nodes, residual = job.rule.ray(leaf.x, leaf.y)
             known = xp.isfinite(residual)
@@ -162,7 +182,7 @@ def matrix_rows(leaf: Leaf, job: Job) -> tuple[Array, Finding]:
             rows = xp.where(known[:, None], rows, xp.nan * xp.ones_like(rows))
             residual = xp.where(known, residual, xp.zeros_like(residual))
             found = found._replace(nodes=nodes, residual=_checked(residual, leaf, job.rule.tolerance))
-        rows = leaf.weighted(rows)
+        rows = leaf.weighted(rows, own=room is not None and rows.base is room)
         wrong = spoiled(job.rule, leaf.x, leaf.y, rows)
     if wrong is None:
         return rows, found

@@ -198,9 +198,10 @@ class DeepReluNetwork:
                 change = layers[m][None, :, :] @ change
         return total
 
-    def index_gradient_norms(self, theta: Array, x: Array) -> Array:
-        """Sum over layers of |signal|^2 |input|^2."""
+    def index_and_norms(self, theta: Array, x: Array) -> tuple[Array, Array]:
+        """The index, and the sum over layers of |signal|^2 |input|^2."""
+        signals = self._signals(theta, x)
         total = array_namespace(x).zeros((x.shape[0],), dtype=x.dtype)
-        for signal, hidden in self._signals(theta, x):
+        for signal, hidden in signals:
             total = total + squared_row_norms(signal) * squared_row_norms(hidden)
-        return total
+        return signals[-1][1] @ self._layers(theta)[-1][0, :], total

@@ -159,9 +159,9 @@ class Homogeneous:
         """Differences of the user's gradient."""
         return second_derivatives(self.index_gradient, theta, x, weights)
 
-    def index_gradient_norms(self, theta: Array, x: Array) -> Array:
-        """Squared norms of the user's gradient rows."""
-        return squared_row_norms(self.index_gradient(theta, x))
+    def index_and_norms(self, theta: Array, x: Array) -> tuple[Array, Array]:
+        """The user's value, and squared norms of the user's gradient rows."""
+        return self.index(theta, x), squared_row_norms(self.index_gradient(theta, x))
 
     def _spot_check(self, theta: Array, x: Array, u: Array) -> None:
         xp = array_namespace(x)

@@ -12,7 +12,8 @@ import numpy as np
 from dask_nlis import phase
 from dask_nlis.device import Device, choose
 from dask_nlis.errors import InputError
-from dask_nlis.kernels.linalg import gram, leverage
+from dask_nlis.kernels.linalg import leverage
+from dask_nlis.kernels.products import lower_gram, triangular
 from dask_nlis.matrix import Job, TallMatrix, leaves, map_blocks
 from dask_nlis.matrix.tasks import Leaf, matrix_rows
 from dask_nlis.planner.layout import Layout
@@ -86,9 +87,9 @@ def _timed(leaf: Leaf, job: Job, device: Device) -> tuple[float, float, float]:
     except InputError:  # a theta was made up that the model refuses: the products are timed all the same
         rows = device.put(np.ones((leaf.x.shape[0], p)))
     clock.append(time.perf_counter())
-    device.fetch(gram(rows))
+    device.fetch(lower_gram(rows))
     clock.append(time.perf_counter())
-    device.fetch(leverage(rows, device.put(np.eye(p))))
+    device.fetch(leverage(rows, triangular(device.put(np.eye(p)))))
     clock.append(time.perf_counter())
     with suppress(InputError):
         device.fetch(leaf.weighted(job.rule.squared_norms(leaf.x, leaf.y), 2))

@@ -17,6 +17,7 @@ from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, map_blocks
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+from dask_nlis.scores.leverage import placed
 
 Array = Any
 
@@ -93,11 +94,11 @@ def cross_block(
 ) -> np.ndarray:
     """Cross leverage of one block, (m,)."""
     device = choose(job.device)
-    whitener, correction, outward = (None if part is None else device.put(part) for part in target)
+    whitener, outward = placed(target[:2], device), device.put(target[2])
     some = target[2].shape[1] > 0  # whether a row may lie outside at all
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
         rows, finding = matrix_rows(leaf, job)
-        return leverage(inside(rows, outward) if some else rows, whitener, correction), finding
+        return leverage(inside(rows, outward) if some else rows, *whitener), finding
 
     return row_values(x, y, weight, start, job, device, values)

@@ -13,10 +13,11 @@ from dask_nlis.errors import InputTypeError, MatrixMismatchError, NonFiniteError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
+from dask_nlis.kernels.products import triangular
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import units_of
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+from dask_nlis.matrix.tasks import Leaf, matrix_rows, room_for, row_values
 from dask_nlis.scores.patterns import Form, form_of, pattern_leverage
 from dask_nlis.scores.scorer import Scorer, lazy_scores
 
@@ -141,18 +142,18 @@ def leverage_block(
         if found is not None and np.isfinite(found[0]).all():
             check_finite(found[1], job.names)
             return at_most_one(found[0], tolerance, int(start))
-    target = placed(whitener, device)
+    target, room = placed(whitener, device), room_for(len(x), job, device)
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
-        rows, finding = matrix_rows(leaf, job)
-        return leverage(rows, *target), finding
+        rows, finding = matrix_rows(leaf, job, room)
+        return leverage(rows, *target, room=room), finding
 
     return at_most_one(row_values(x, y, weight, start, job, device, values), tolerance, int(start))
 
 
 def placed(whitener: tuple[np.ndarray, np.ndarray | None], device: Device) -> list[Array | None]:
-    """Whitener and correction on the device."""
-    return [None if part is None else device.put(part) for part in whitener]
+    """Whitener and correction on the device, as `leverage` takes them fastest."""
+    return [None if part is None else triangular(device.put(part)) for part in whitener]
 
 
 def at_most_one(found: Array, tolerance: float, start: int) -> Array:

@@ -1,6 +1,7 @@
 """Squared row norms: one read, decided by the units of the columns."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import dask.array as da
@@ -8,16 +9,17 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis import phase
-from dask_nlis.device import choose
+from dask_nlis.device import Device, choose, sub_block_rows
 from dask_nlis.errors import InputError, InputTypeError, NonFiniteError, ScaleWarning
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import is_whole
-from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves
+from dask_nlis.matrix import Dual, Finding, Job, TallMatrix, as_matrix, check_finite, leaves
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered
-from dask_nlis.matrix.tasks import matrix_rows, naming_rows
+from dask_nlis.matrix.tasks import Leaf, matrix_rows, naming_rows
+from dask_nlis.problem import layer_width
 from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
@@ -97,26 +99,36 @@ def norm_block(
     gathered = Gathered(device, (len(x),))
     found = Finding()
     vanished = 0.0  # largest entry of a row whose squared norm is not a normal number
+    closed = not log2_scale and job.rule.exact(y is not None)
+    half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
+    # What is held of a row of a network: its widest layer.
+    width = layer_width(job.rule.problem.model, len(job.names)) if closed and isinstance(job.rule, Dual) else None
     with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
+        for leaf in leaves(x, y, weight, int(start), job, device, width=width):
+            found = found.plus(leaf.finding)
             if start == 0 and leaf.place.start == 0:
-                _warn_of_scale(matrix_rows(leaf, job)[0], columns_named)
-            if log2_scale or not job.rule.exact(leaf.y is not None) or not leaf.counts:
-                half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
-                norms = squared_row_norms(matrix_rows(leaf, job)[0] * 2.0**half * 2.0 ** (-log2_scale - half))
-            else:
+                first = np.arange(min(leaf.x.shape[0], sub_block_rows(device.kind, job.n_matrix_columns)))
+                _warn_of_scale(next(_formed(leaf, first, job, device))[1], columns_named)
+            if not leaf.counts:
+                gathered.add(leaf.place, array_namespace(leaf.x).zeros(leaf.x.shape[0], dtype=leaf.x.dtype))
+                continue
+            if closed:
                 with naming_rows(leaf):
                     norms = leaf.weighted(job.rule.squared_norms(leaf.x, leaf.y), 2)
-            xp = array_namespace(norms)
-            doubtful = ~(norms >= float(np.finfo(np.float64).tiny)) | ~xp.isfinite(norms)
-            if bool(xp.any(doubtful)):
-                rows, finding = matrix_rows(leaf, job)
-                if not log2_scale:  # a closed form may leave the range of float64 where the row does not
-                    norms = xp.where(doubtful, squared_row_norms(rows), norms)
-                found = found.plus(finding).plus(overflow(rows, int(start) + leaf.place.start))
-                vanished = max(vanished, float(xp.max(xp.abs(rows))))
             else:
-                found = found.plus(leaf.finding)
+                norms = squared_row_norms(matrix_rows(leaf, job)[0] * 2.0**half * 2.0 ** (-log2_scale - half))
+            xp = array_namespace(norms)
+            doubtful = ~((norms >= float(np.finfo(np.float64).tiny)) & (norms < float("inf")))
+            if bool(xp.any(doubtful)):
+                if leaf.root_weight is not None:
+                    doubtful = doubtful & (leaf.root_weight > 0)
+                host = np.array(device.fetch(norms))
+                for some, rows, finding in _formed(leaf, np.flatnonzero(device.fetch(doubtful)), job, device):
+                    if not log2_scale:  # a closed form may leave the range of float64 where the row does not
+                        host[some] = device.fetch(squared_row_norms(rows))
+                    found = found.plus(finding).plus(_renumbered(overflow(rows, 0), leaf.row, some))
+                    vanished = max(vanished, float(xp.max(xp.abs(rows))))
+                norms = xp.asarray(host)
             gathered.add(leaf.place, norms)
         out = gathered.host()
     check_finite(found, job.names)
@@ -130,6 +142,34 @@ def norm_block(
             f"give log2_scale={int(np.frexp(vanished)[1])}"
         )
     return out
+
+
+def _formed(leaf: Leaf, wanted: np.ndarray, job: Job, device: Device) -> Iterator[tuple[np.ndarray, Array, Finding]]:
+    """Rows of the matrix behind some rows of a leaf, by numbers in it; not more at a time than a sub-block of them.
+
+    A leaf that is one such sub-block is formed as a whole. What was found in the leaf itself is left out.
+    """
+    xp, step = array_namespace(leaf.x), sub_block_rows(device.kind, job.n_matrix_columns)
+    whole = leaf.x.shape[0] <= step
+    for a in range(0, len(wanted), step):
+        some, part = wanted[a : a + step], leaf
+        if not whole:
+            place = xp.asarray(some)
+            part = leaf._replace(
+                row=0,
+                x=xp.take(leaf.x, place, axis=0),
+                y=None if leaf.y is None else xp.take(leaf.y, place, axis=0),
+                root_weight=None if leaf.root_weight is None else xp.take(leaf.root_weight, place, axis=0),
+            )
+        rows, finding = matrix_rows(part._replace(finding=Finding()), job)
+        yield (np.arange(rows.shape[0]), rows, finding) if whole else (some, rows, _renumbered(finding, leaf.row, some))
+        if whole:
+            return
+
+
+def _renumbered(finding: Finding, start: int, numbers: np.ndarray) -> Finding:
+    """A finding in rows taken from a leaf, with the row of the data in place of that among those taken."""
+    return finding._replace(row=start + int(numbers[finding.row])) if finding.n_bad else finding
 
 
 def _warn_of_scale(rows: Array, columns: tuple[str, ...]) -> None:
