@@ -24,6 +24,14 @@ EPS = np.finfo(np.float64).eps
 SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
 
 
+def unknown_where_y_is_large(prediction, y):
+    return np.where(y > 1e6, np.nan, (prediction - y) ** 2)
+
+
+def twice(prediction, y):
+    return 2 * (prediction - y)
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     """Starting threads takes longer than these matrices."""
@@ -107,7 +115,8 @@ def test_a_number_that_is_none_spreads_to_the_leverage_also_where_the_factor_is_
 def test_whiteners_of_cholesky_factors_are_triangular_and_whiten(kappa, method, used, zero, rng):
     n, p = 900, 12
     left, right = (np.linalg.qr(rng.normal(size=(k, p)))[0] for k in (n, p))
-    F = (left * np.geomspace(1, 1 / kappa, p) @ right) * np.ldexp(1.0, rng.integers(-300, 300, p))
+    scale = np.ldexp(1.0, rng.integers(-300, 300, p))
+    F = (left * np.geomspace(1, 1 / kappa, p) @ right) * scale
     if zero:
         F[:, 5] = 0.0
     factor = nlis.factorize(F, method=method)
@@ -117,6 +126,8 @@ def test_whiteners_of_cholesky_factors_are_triangular_and_whiten(kappa, method, 
     for part in (factor.whitener, factor.correction):
         if part is not None and used != "tsqr":
             assert isinstance(products.triangular(part), products.Triangular)
+    r, rows = factor.r / scale, F / scale
+    np.testing.assert_allclose(r.T @ r, rows.T @ rows, atol=1e-13)
     again = nlis.Factor.from_dict(factor.to_dict())
     assert same_bits(again.whitener, factor.whitener)
 
@@ -182,6 +193,8 @@ def test_the_buffer_of_a_block_is_used_by_sub_block_after_sub_block(kind, weight
     np.testing.assert_allclose(h, linalg.leverage(F, np.linalg.inv(np.linalg.qr(F)[1])), rtol=1e-9, atol=1e-14)
     (again,) = gram_block(*given, job=A.job, whitener=factor.whitener).ravel()
     np.testing.assert_allclose(again.values, np.eye(factor.rank), atol=1e-12)
+    found = norm_block(*given, job=A.job, columns_named=A.columns, log2_scale=0)
+    np.testing.assert_allclose(found, (F**2).sum(axis=1), rtol=1e-13)
     assert x.tobytes() == before  # rows of a plain matrix are the block itself
 
 
@@ -194,6 +207,14 @@ def test_rows_that_overflow_are_named_although_their_buffer_was_overwritten(rng)
     for whitener in (None, factor.whitener):
         (found,) = gram_block(x, y, None, 40, job=A.job, whitener=whitener).ravel()
         assert (found.finding.n_bad, found.finding.row) == (1, 257)
+
+
+def test_rows_of_no_weight_stay_zero_beside_one_that_overflows(rng):
+    x, weight = rng.normal(size=(60, 3)), np.zeros(60)
+    x[11], weight[[11, 40]] = 1e308, 1.0  # the first row that counts stands in for those that do not
+    A = nlis.dual_matrix(nlis.Problem(nlis.Linear()), x, x[:, 0], theta=[1e5, 1e5, 1e5, 0.0], sample_weight=weight)
+    with pytest.raises(nlis.NonFiniteError, match=r"at row 11, overflows in the model \(1 row in"):
+        leverage_block(x, x[:, 0], weight, 0, job=A.job, whitener=(np.eye(5), None), tolerance=1e-9)
 
 
 # -- norms of networks -------------------------------------------------------------------------------------------
@@ -248,6 +269,15 @@ def test_a_row_of_a_network_that_overflows_is_named_by_its_number(rng):
     A = nlis.dual_matrix(nlis.Problem(model), x, theta=theta)
     with pytest.raises(nlis.NonFiniteError, match=r"row 4321, overflows in the model"):
         nlis.norm_scores(A)
+
+
+def test_a_loss_that_is_no_number_for_a_row_of_a_network_is_named_by_the_number_of_that_row(rng):
+    loss = nlis.CustomLoss(unknown_where_y_is_large, twice)
+    model, (x, y) = nlis.ReluNetwork(30), rows_of(9, 5_000, 40)
+    y[[3210, 4000]] = 1e7
+    A = nlis.dual_matrix(nlis.Problem(model, loss), x, y, theta=rng.normal(size=model.n_parameters(40)))
+    with pytest.raises(nlis.NonFiniteError, match=r"value .* returned NaN at row 3210, .*\(2 rows"):
+        norm_block(x, y, None, 0, job=A.job, columns_named=A.columns, log2_scale=0)
 
 
 def test_a_warning_of_scale_costs_one_sub_block_of_rows(monkeypatch, rng):
