@@ -62,6 +62,20 @@ def counted(tally: Tally | None = None) -> Iterator[Tally]:
                 del _OPEN[mine]
 
 
+@contextmanager
+def apart() -> Iterator[None]:
+    """Leave the computes of this thread inside out of all counts, as of rows that are in memory already."""
+    mine = threading.get_ident()
+    with _LOCK:
+        waiting = _OPEN.pop(mine, [])
+    try:
+        yield
+    finally:
+        with _LOCK:
+            if waiting:
+                _OPEN[mine] = waiting
+
+
 def topic() -> str | None:
     """A new topic for the events of a compute of this thread; None where it does not count."""
     return f"nlis-devices-{uuid.uuid4().hex}" if threading.get_ident() in _OPEN else None

@@ -146,7 +146,8 @@ def gram_block(
         for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
             rows, finding = matrix_rows(leaf, job, room)
             if basis is not None:
-                rows = array_namespace(rows).take(rows, like(basis, rows), axis=1)
+                xp = array_namespace(rows)
+                rows = xp.take(rows, xp.asarray(basis), axis=1)
             whitened = rows if target is None else times(rows, target, room)
             part = None if device.kind == "cpu" else _ordinary_gram(whitened)
             if part is not None:

@@ -4,13 +4,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-import numpy as np
-
 from dask_nlis import device as devices, phase
 from dask_nlis.device import AtWork, Device, working_on
 from dask_nlis.errors import DeviceError, PerformanceWarning
 
-Task = Callable[..., np.ndarray]
+Task = Callable[..., Any]
 
 #: How often the pieces of a block are halved when memory runs out.
 _HALVINGS = 6
@@ -25,7 +23,7 @@ def on_device(task: Task) -> Task:
     """
 
     @wraps(task)
-    def run(*blocks: Any, job: Any, **arguments: Any) -> np.ndarray:
+    def run(*blocks: Any, job: Any, **arguments: Any) -> Any:
         if devices.here() is not None:  # part of another task
             return task(*blocks, job=job, **arguments)
         device, at_work = devices.opened(job.device), AtWork()
@@ -51,7 +49,7 @@ def on_device(task: Task) -> Task:
     return run
 
 
-def _tried(task: Callable[[], np.ndarray], device: Device) -> np.ndarray | None:
+def _tried(task: Callable[[], Any], device: Device) -> Any:
     """What the task gives on a device; None where its memory ran out."""
     try:
         with working_on(device):

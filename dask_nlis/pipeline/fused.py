@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from dask_nlis import phase
+from dask_nlis import phase, tally
 from dask_nlis.blocks import is_regular
 from dask_nlis.intake import create_scores, write_block
 from dask_nlis.kernels.candidates import expected_scale
@@ -126,7 +126,8 @@ def _expected(matrix: TallMatrix, scorer: Scorer, size: int, known: Known | None
     if known is None:
         return 0.0
     lazy = lazy_scores(matrix_of(matrix, known.taken), scorer)
-    scores = np.concatenate(phase.blocks_of(lazy, "nlis-score"))
+    with tally.apart():
+        scores = np.concatenate(phase.blocks_of(lazy, "nlis-score"))
     # A row stands for 1 / pi rows, of which the first stages missed 1 / pi - 1.
     weights = known.sample.weights
     return expected_scale(scores, weights - 1 if beside else weights, size)

@@ -34,8 +34,8 @@ def _pass(step: Step, layout: Layout, size: int, scheme: str, method: str) -> Pa
         n_bytes = min(layout.n_bytes, touched * layout.block_bytes)
         return Pass(step.label, step.kind, 0, touched, touched * layout.lazy_arrays, False, n_bytes, 0.0)
     p = max(layout.widths.values())
-    # On drawn rows alone: their scores, for an estimate of the sum; their rows and scores, for the certificate.
-    tasks = 1 if step.kind == "share" else 2
+    # On drawn rows alone: their scores, for an estimate of the scale; their rows and scores, for the certificate.
+    tasks = 1 if step.kind == "estimate" else 2
     return Pass(step.label, step.kind, 0, 1, tasks, False, 0, float(size * p * p))
 
 

@@ -6,7 +6,7 @@ Passes that read all of X are `READS`; the others go through scores that are hel
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-Kind = Literal["factor", "share", "scores", "draw", "rows", "loss", "certificate"]
+Kind = Literal["factor", "estimate", "scores", "draw", "rows", "loss", "certificate"]
 
 #: Kinds that read all rows once.
 READS = ("factor", "scores", "loss")
@@ -67,9 +67,8 @@ def _scored(
 ) -> Iterator[Step]:
     if factorized:
         yield Step(f"{name}factor", "factor", factorized, earlier)
-    if earlier and "tangent" in scored:
-        yield Step(f"{name}share of influence", "share")
     if earlier and scheme in FUSED:  # chances in the first stage are found again rather than kept
+        yield Step(f"{name}estimate", "estimate")
         scored = (*scored, "reference")
     yield Step(f"{name}scores", "scores", scored, earlier, share)
     if scheme not in FUSED:

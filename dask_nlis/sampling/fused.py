@@ -151,6 +151,7 @@ def _read(
         "nlis-score",
         rows=1,
         meta=np.empty((0, 0), dtype=object),
+        job=matrix.job,
         blocks=[each.block for each in scorers],
         arguments=[dict(each.arguments) for each in scorers],
         scales=[(each.sample.scale, each.sample.n_draws) for each in earlier],

@@ -8,6 +8,8 @@ import numpy as np
 from dask_nlis.intake import ScoreRecord
 from dask_nlis.kernels.candidates import Cut, candidates
 from dask_nlis.kernels.draw import row_uniforms
+from dask_nlis.matrix import Job
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.sample import Scale
 from dask_nlis.sampling.beside import block_sums, missed_by
 from dask_nlis.sampling.passes import Part
@@ -64,12 +66,14 @@ class Box(NamedTuple):
     scores: np.ndarray | None
 
 
+@on_device
 def sieve_block(
     x: np.ndarray,
     y: np.ndarray,
     weight: np.ndarray | None,
     start: int,
     *,
+    job: Job,
     blocks: Sequence[BlockScores],
     arguments: Sequence[Mapping[str, Any]],
     scales: Sequence[tuple[Scale, int]],
@@ -80,7 +84,7 @@ def sieve_block(
 ) -> Box:
     """Score one block and keep the candidates among its rows, besides those that earlier stages drew.
 
-    The first of `blocks` and `arguments` scores for this stage, the others as the earlier ones did.
+    `job` is that of the matrix of this stage. The first of `blocks` and `arguments` scores for this stage, the others as the earlier ones did.
     """
     scores, *before = (block(x, y, weight, start, **given) for block, given in zip(blocks, arguments, strict=True))
     start = int(start)
