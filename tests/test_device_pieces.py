@@ -8,13 +8,15 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from array_api_compat import array_namespace
 from counting import FakeGPU, same_bits
 from distributed import Client, LocalCluster
-from passes import BLOCKS, CHUNKS, PASSES, WEIGHT, X, Y, dual
+from passes import BLOCKS, CHUNKS, PASSES, THETA, WEIGHT, X, Y, dual
 
 import dask_nlis as nlis
 from dask_nlis import device, tally
 from dask_nlis.device import Kept, Memory, fit, memory, places
+from dask_nlis.factor.ladder import factorize_together
 
 
 @pytest.fixture(autouse=True)
@@ -202,6 +204,50 @@ def test_rows_left_out_and_rows_of_no_weight_are_those_of_the_cpu(gpu):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
+def finite(values):
+    xp = array_namespace(values)
+    assert bool(xp.all(xp.isfinite(values)))
+    return values
+
+
+def careful_index(theta, x):
+    return finite(x) @ theta
+
+
+def careful_gradient(theta, x):
+    return finite(x)
+
+
+def careful_loss(prediction, y):
+    return (finite(prediction) - finite(y)) ** 2
+
+
+def careful_slope(prediction, y):
+    return 2 * (finite(prediction) - finite(y))
+
+
+CAREFUL = nlis.Problem(
+    nlis.Homogeneous(careful_index, careful_gradient, degree=1, n_params=3),
+    nlis.CustomLoss(careful_loss, careful_slope),
+)
+
+
+def test_functions_of_the_user_meet_no_row_that_does_not_count(gpu):
+    """Also where two passes over a block cut it in different places, and the labels of whole sub-blocks are missing."""
+    x, y = X.copy(), Y.copy()
+    y[120:185], x[200:230], y[300] = np.nan, np.inf, np.nan
+    factors = {}
+    for where in ("cpu", "cuda"):
+        options = {"theta": THETA[:3], "missing": "drop", "device": where}
+        lazy = da.from_array(x, (CHUNKS, 3))
+        pair = [made(CAREFUL, lazy, y, **options) for made in (nlis.dual_matrix, nlis.tangent_matrix)]
+        factors[where] = factorize_together(pair)[0]
+        nlis.leverage_scores(pair[0], factors[where][0]).compute()
+    for a, b in zip(*factors.values(), strict=True):
+        assert a.n_dropped == b.n_dropped == 96
+        np.testing.assert_allclose(a.r, b.r, rtol=1e-10)
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -224,11 +270,11 @@ def test_bad_cells_are_named_as_on_the_cpu(call, spoil, message, gpu):
 
 def test_columns_of_any_scale_and_zero_columns_have_the_gram_matrix_of_the_cpu(gpu):
     x = X * [1e200, 1e-310, 1.0]
-    x[:260, 2] = 0.0
-    kept = {where: nlis.factorize(da.from_array(x, (CHUNKS, 3)), method="gram") for where in ("cpu",)}
+    x[:260] = X[:260] * [1.0, 0.0, 0.0]  # ordinary ones, and columns that are empty there alone
+    expected = nlis.factorize(da.from_array(x, (CHUNKS, 3)), method="gram")
     with dask.config.set({"dask-nlis.device": "cuda"}):
         found = nlis.factorize(da.from_array(x, (CHUNKS, 3)), method="gram")
-    np.testing.assert_allclose(found.r, kept["cpu"].r, rtol=1e-12)
+    np.testing.assert_allclose(found.r, expected.r, rtol=1e-12)
     assert found.rank == 3
 
 
