@@ -120,6 +120,18 @@ def test_patterns_prints_ratios_and_errors_of_two_networks(monkeypatch):
     assert "the error 1.0e-11 is above 1e-12" in result.output
 
 
+def test_fused_shows_a_read_less_a_stage_and_the_same_sample():
+    result = CliRunner().invoke(example("benchmarks/fused").main, ["--quick", "--blocks", "5"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in result.output.splitlines() if "|" in line]
+    reads = {(line[0], line[1]): line[2] for line in lines[2:]}
+    assert reads["leverage at theta", "run"] == "3.00"
+    assert reads["two stages", "run"] == "5.00"
+    assert reads["leverage at theta", "score, draw, take"] == "4.00"
+    assert reads["two stages", "score, draw, take"] == "7.00"
+    assert result.output.splitlines()[-1] == "the same samples, rows and fits in every bit"
+
+
 def test_coverage_prints_a_line_for_each_model_and_design():
     arguments = ["--samples", "3", "--data", "synthetic"]
     result = CliRunner().invoke(example("coverage").main, arguments, catch_exceptions=False, env={"COLUMNS": "100"})

@@ -1,5 +1,6 @@
 """Stages in one read: what is read how often, and that it is in every bit the draw from held scores and the take after it."""
 
+import json
 import logging
 import multiprocessing
 import os
@@ -89,11 +90,11 @@ CASES = {
 
 @pytest.mark.filterwarnings("ignore::dask_nlis.ConvergenceWarning", "ignore::dask_nlis.ScaleWarning")
 @pytest.mark.parametrize(
-    ("case", "chunks"), [*product(CASES, (100, 1000, N)), *product(("plain", "huge rows", "row weights"), (1, 7))]
+    ("case", "chunks"), [*product(CASES, (1000, N)), *product(("plain", "huge rows", "row weights"), (1, 7))]
 )
 def test_a_stage_in_one_read_is_that_in_turn_in_every_bit(case, chunks):
     x, y, options = CASES[case]
-    if chunks == 1:
+    if chunks < 10:
         x, y, options = (
             x[:300],
             y[:300],
@@ -284,7 +285,7 @@ class Formula:
         )
 
 
-def test_without_scores_kept_nothing_of_length_n_is_held_or_written(tmp_path):
+def test_without_scores_kept_nothing_of_length_n_is_held():
     n = 800_000
     x, y = (da.from_array(Formula(n, d), (16_000, d) if d else 16_000, asarray=False) for d in (2, 0))
     peaks = {}
@@ -297,9 +298,12 @@ def test_without_scores_kept_nothing_of_length_n_is_held_or_written(tmp_path):
         assert (job.scores is not None) == keep_scores
     assert peaks[True] > peaks[False] + 6 * n
     assert peaks[False] < 6 * n
-    job = nlis.run(PROBLEM, x, y, size=200, seed=1, keep_scores=False, store=tmp_path / "run")
-    size = sum(file.stat().st_size for file in (tmp_path / "run").rglob("*") if file.is_file())
-    assert size < n / 4
+
+
+def test_a_store_without_scores_opens_as_the_run_that_it_is(tmp_path):
+    job = nlis.run(PROBLEM, lazy(X, 100), Y, size=160, seed=1, keep_scores=False, store=tmp_path / "run")
+    arrays = [json.loads(file.read_text()) for file in (tmp_path / "run").rglob("zarr.json")]
+    assert max(array["shape"][0] for array in arrays if "shape" in array) < N // 2
     assert not (tmp_path / "run" / "scores").exists()
     opened = nlis.open_run(tmp_path / "run")
     assert opened == job
