@@ -258,13 +258,6 @@ def has_closed_form(problem: Problem, labelled: bool) -> bool:
     return is_index(problem.model) or (is_adjoint(problem.model) and linear_root)
 
 
-def layer_width(model: Model, d: int) -> int | None:
-    """Widest layer of a network of rectified units, the d features counted; None for other models."""
-    if isinstance(model, ReluNetwork):
-        return max(d, model.n_hidden)
-    return max(d, *model.widths) if isinstance(model, DeepReluNetwork) else None
-
-
 def adjoint(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
     """Adjoint f*_i at theta, x (m, d) -> (m, p): closed form where there is one, else along the ray."""
     model = problem.model
@@ -340,15 +333,15 @@ def reference_rows(problem: Problem, x: Array, y: Array | None, out: np.ndarray 
 
     `out` as in `joined`.
     """
-    return joined(x, None, at_zero(problem, y, x), constant=has_bias(problem, x), out=out)
+    return joined(x, None, at_zero(problem, y, x), constant=_has_bias(problem.model, x), out=out)
 
 
-def has_bias(problem: Problem, x: Array) -> bool:
+def _has_bias(model: Model, x: Array) -> bool:
     """Whether the model sees [x, 1] in place of x."""
-    return problem.model.inputs(x[:1, :]).shape[1] > x.shape[1]
+    return model.inputs(x[:1, :]).shape[1] > x.shape[1]
 
 
 def reference_squared_norms(problem: Problem, x: Array, y: Array | None) -> Array:
     """Squared norms of the rows of `reference_rows`, (m, d) -> (m,)."""
     last = at_zero(problem, y, x)
-    return squared_row_norms(x) + int(has_bias(problem, x)) + last * last
+    return squared_row_norms(x) + int(_has_bias(problem.model, x)) + last * last

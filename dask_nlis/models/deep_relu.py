@@ -73,6 +73,10 @@ class DeepReluNetwork:
     def _shapes(self, d: int) -> list[tuple[int, int]]:
         return [*zip(self.widths, (d, *self.widths[:-1]), strict=True), (1, self.widths[-1])]
 
+    def layer_width(self, d: int) -> int:
+        """Numbers in the widest layer, the d features counted: what norms of rows hold of a row at a time."""
+        return max(d, *self.widths)
+
     def n_parameters(self, d: int) -> int:
         """Sum of the sizes of the layers."""
         return sum(rows * columns for rows, columns in self._shapes(d))

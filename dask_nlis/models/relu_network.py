@@ -83,6 +83,10 @@ class ReluNetwork:
         """1 for a_j and the degree of the unit for b_j."""
         return 1.0 + _UNIT_DEGREE[type(self.unit)]
 
+    def layer_width(self, d: int) -> int:
+        """Numbers in the widest layer, the d features counted: what norms of rows hold of a row at a time."""
+        return max(d, self.n_hidden)
+
     def n_parameters(self, d: int) -> int:
         """m (1 + d), plus m with biases."""
         return self.n_hidden * (1 + d + self.hidden_bias)

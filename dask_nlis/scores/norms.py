@@ -19,7 +19,7 @@ from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, naming_rows
-from dask_nlis.problem import layer_width
+from dask_nlis.models import DeepReluNetwork, ReluNetwork
 from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
@@ -101,8 +101,8 @@ def norm_block(
     vanished = 0.0  # largest entry of a row whose squared norm is not a normal number
     closed = not log2_scale and job.rule.exact(y is not None)
     half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
-    # What is held of a row of a network: its widest layer.
-    width = layer_width(job.rule.problem.model, len(job.names)) if closed and isinstance(job.rule, Dual) else None
+    model = job.rule.problem.model if closed and isinstance(job.rule, Dual) else None
+    width = model.layer_width(len(job.names)) if isinstance(model, ReluNetwork | DeepReluNetwork) else None
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device, width=width):
             found = found.plus(leaf.finding)
