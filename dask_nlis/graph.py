@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import dask.array as da
 import dask.core
 import numpy as np
-from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Task, TaskRef, convert_legacy_graph
+from dask._task_spec import Alias, DataNode, Dict, GraphNode, List, Task, TaskRef, Tuple, convert_legacy_graph
 from dask.blockwise import Blockwise
 from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
@@ -134,7 +134,7 @@ def on_readers(
     """Graph of `task(*blocks, beside[k], **arguments)` under the keys (name, k, 0), the blocks read inside the task.
 
     None where one of the arrays is computed rather than read, or comes twice: Dask's own fusion is for those. It takes
-    ten times as long, 0.1 ms a block. `arguments` may be Delayed, or lists and dictionaries of some.
+    ten times as long, 0.1 ms a block. `arguments` may be or hold Delayed values.
     """
     given = [array for array in arrays if array is not None]
     if len({array.name for array in given}) < len(given):  # it would be read twice
@@ -159,15 +159,20 @@ def on_readers(
 
 
 def _reference(value: Any, layers: dict[str, Any]) -> Any:
-    """An argument as a task takes it: Delayed values by name, their graphs added to `layers`."""
+    """An argument as a task takes it: Delayed values by name, also in lists, tuples and dicts; their graphs added to `layers`."""
     if isinstance(value, Delayed):
         layers[value.key] = {k: v if isinstance(v, GraphNode) else DataNode(k, v) for k, v in value.dask.items()}
         return TaskRef(value.key)
-    if isinstance(value, list):
-        return List(*(_reference(each, layers) for each in value))
-    if isinstance(value, dict):
+    if type(value) in (list, tuple) and any(_holds_delayed(each) for each in value):
+        return (List if type(value) is list else Tuple)(*(_reference(each, layers) for each in value))
+    if type(value) is dict and any(_holds_delayed(each) for each in value.values()):
         return Dict({key: _reference(each, layers) for key, each in value.items()})
     return value
+
+
+def _holds_delayed(value: Any) -> bool:
+    parts = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
+    return isinstance(value, Delayed) or any(map(_holds_delayed, parts))
 
 
 class Asked(NamedTuple):

@@ -14,6 +14,9 @@ _HALF = np.uint64(32)
 _LOW = np.uint64(2**32 - 1)
 _WORD = 2**64
 
+#: Numbers multiplied at a time, so that their digits stay in the cache of a core.
+_PIECE = 2**13
+
 
 def from_whole(values: Sequence[int]) -> np.ndarray:
     """Python integers in [0, 2^128) as words, (m, 2)."""
@@ -64,6 +67,9 @@ def scaled(words: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
     >>> to_whole(whole), to_whole(remainder) == [2**127, 15]
     ([2, 0], True)
     """
+    if len(words) > _PIECE:
+        parts = [scaled(words[k : k + _PIECE], factor) for k in range(0, len(words), _PIECE)]
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
     digits = [words[:, 1] & _LOW, words[:, 1] >> _HALF, words[:, 0] & _LOW, words[:, 0] >> _HALF]
     columns = [np.zeros(len(words), dtype=np.uint64) for _ in range(8)]
     for j in range(4):
@@ -81,7 +87,19 @@ def scaled(words: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
 
 def in_order(words: np.ndarray) -> np.ndarray:
     """Positions that sort the numbers, ascending and stable, (m,)."""
-    return np.lexsort((words[:, 1], words[:, 0]))
+    # The 64 highest digits that are in use tell most numbers apart, and sort ten times as fast.
+    unused = np.uint64(64 - int(words[:, 0].max(initial=np.uint64(0))).bit_length())
+    top = words[:, 0] if not unused else words[:, 1] if unused == 64 else _joined(words, unused)
+    order = np.argsort(top)
+    ascending = top[order]
+    if (ascending[1:] == ascending[:-1]).any():
+        return np.lexsort((words[:, 1], words[:, 0]))
+    return order
+
+
+def _joined(words: np.ndarray, shift: np.uint64) -> np.ndarray:
+    """The words shifted to the left, of which no digit is lost, without their last 64 digits."""
+    return words[:, 0] << shift | words[:, 1] >> (np.uint64(64) - shift)
 
 
 def search(ascending: np.ndarray, words: np.ndarray, side: Literal["left", "right"]) -> np.ndarray:

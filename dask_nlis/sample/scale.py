@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.errors import InputError, InputTypeError
-from dask_nlis.kernels.draw import whole_numbers
+from dask_nlis.kernels.draw import times_power, whole_numbers
 from dask_nlis.nouns import noun
 
 #: Schemes that may draw a row more than once.
@@ -59,7 +59,7 @@ class Scale:
     def blended(self, scores: np.ndarray) -> np.ndarray:
         """Scores relative to 2^e, mixed with uniform where asked for: b (m,), 0 for a zero score."""
         with np.errstate(over="ignore", under="ignore"):
-            relative = np.ldexp(scores, -self.exponent)
+            relative = times_power(scores, -self.exponent)
             return np.where(scores > 0, self.gain * relative + self.mix, 0.0) if self.mix else relative
 
     def whole(self, scores: np.ndarray) -> np.ndarray:
@@ -78,7 +78,7 @@ class Scale:
             q = self.whole(scores)
             return np.minimum(1.0, q * self.n_free / float(self.total)) if self.total else np.where(q > 0, 1.0, 0.0)
         with np.errstate(over="ignore", under="ignore"):
-            return np.minimum(1.0, self.factor * np.ldexp(self.blended(scores), -self.lift))
+            return np.minimum(1.0, self.factor * times_power(self.blended(scores), -self.lift))
 
     def expected_count(self, scores: np.ndarray, n_draws: int, by: Any = None) -> np.ndarray:
         """Expected number of times rows with these scores are drawn in `n_draws`."""

@@ -96,8 +96,12 @@ def located(q: np.ndarray, bins: np.ndarray, wanted: Wanted) -> tuple[np.ndarray
     """Within one block: the row of each target, and how much of its q lies from the target on and before it."""
     rows = np.empty(len(wanted.numbers), dtype=np.int64)
     onward = np.empty(len(wanted.numbers), dtype=np.uint64)
-    for bin_ in np.unique(wanted.bins):
-        mine, inside = wanted.bins == bin_, np.flatnonzero(bins == bin_)
+    order = np.argsort(bins, kind="stable")
+    edges = np.searchsorted(bins[order], np.arange(kernel.LAST_BIN + 2))
+    by_bin = np.argsort(wanted.bins, kind="stable")
+    cuts = np.searchsorted(wanted.bins[by_bin], np.arange(kernel.LAST_BIN + 2))
+    for bin_ in np.flatnonzero(np.diff(cuts)):
+        mine, inside = by_bin[cuts[bin_] : cuts[bin_ + 1]], order[edges[bin_] : edges[bin_ + 1]]
         found, onward[mine] = kernel.locate_targets(q[inside], wanted.targets[mine])
         rows[mine] = inside[found]
     return rows, onward, q[rows] - onward

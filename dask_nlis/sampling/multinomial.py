@@ -39,9 +39,9 @@ def multinomial(plan: Plan) -> Design[Sample]:
 
 
 def _block_total(part: Part, scale: Scale) -> int:
-    return kernel.limb_sum(scale.whole(part.scores).astype(np.uint64))
+    return sum(kernel.limb_sum(scale.whole(piece.scores).astype(np.uint64)) for _, piece in part.pieces())
 
 
 def _block_rows(part: Part, scale: Scale, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    chosen, _ = kernel.locate_targets(scale.whole(part.scores).astype(np.uint64), targets)
+    chosen, _ = kernel.locate_targets(part.whole(scale), targets)
     return part.rows(chosen), part.scores[chosen]

@@ -5,7 +5,7 @@ where each answer goes; answers arrive in the order of the blocks and are not ke
 what the scheme makes of them and no more. Groups of rows are drawn in step: their passes share the tasks.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import dask.array as da
@@ -13,7 +13,8 @@ import numpy as np
 
 from dask_nlis import phase
 from dask_nlis.blocks import starts
-from dask_nlis.kernels.draw import row_uniforms
+from dask_nlis.kernels.draw import PIECE, row_uniforms
+from dask_nlis.sample import Scale
 
 T = TypeVar("T")
 
@@ -33,6 +34,22 @@ class Part(NamedTuple):
     inside: np.ndarray | None  # positions of the rows in the block, ascending; None for all
     missed: np.ndarray | None = None  # (m,), chance that earlier stages missed the row; None where there are none
     coins: np.ndarray | None = None  # (m,), uniform numbers of the rows, where they are known
+
+    def pieces(self) -> Iterator[tuple[int, "Part"]]:
+        """The rows in pieces that stay in the cache of a core, each with the position where it begins."""
+        if any(beside is not None for beside in self[3:]):
+            yield 0, self
+            return
+        for k in range(0, len(self.scores), PIECE):
+            scores = self.scores[k : k + PIECE]
+            yield k, self._replace(scores=scores, start=self.start + k, length=len(scores))
+
+    def whole(self, scale: Scale) -> np.ndarray:
+        """The whole numbers q that the scores count as, (m,) uint64."""
+        q = np.empty(len(self.scores), dtype=np.uint64)
+        for k, piece in self.pieces():
+            q[k : k + len(piece.scores)] = scale.whole(piece.scores)
+        return q
 
     def rows(self, chosen: np.ndarray) -> np.ndarray:
         """Global rows at these positions of the part."""

@@ -49,5 +49,6 @@ def _block_inside(part: Part, scale: Scale, boundary: int) -> np.ndarray:
 
 def block_coins(part: Part, scale: Scale, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rows of a block whose coin says so, and their scores."""
-    chosen = np.flatnonzero(part.uniforms(key) < scale.probabilities(part.scores))
+    found = [np.flatnonzero(piece.uniforms(key) < scale.probabilities(piece.scores)) + k for k, piece in part.pieces()]
+    chosen = np.concatenate([np.empty(0, dtype=np.int64), *found])
     return part.rows(chosen), part.scores[chosen]

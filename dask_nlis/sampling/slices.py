@@ -97,16 +97,24 @@ def _found(
 
 def _whole(part: Part, scale: Scale, bound: int) -> np.ndarray:
     """Whole numbers of the rows that are not certain, 0 for the others."""
-    q = scale.whole(part.scores).astype(np.uint64)
-    return np.where(q < bound, q, np.uint64(0))
+    q = part.whole(scale)
+    return q if bound == _NONE_CERTAIN else np.where(q < bound, q, np.uint64(0))
+
+
+def _bins(part: Part, largest: float) -> np.ndarray:
+    """Half-octave bins of the rows."""
+    bins = np.empty(len(part.scores), dtype=np.uint8)
+    for k, piece in part.pieces():
+        bins[k : k + len(piece.scores)] = kernel.half_octaves(piece.scores, largest)
+    return bins
 
 
 def _block_bins(part: Part, scale: Scale, largest: float, bound: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return kernel.bin_sums(_whole(part, scale, bound), kernel.half_octaves(part.scores, largest))
+    return kernel.bin_sums(_whole(part, scale, bound), _bins(part, largest))
 
 
 def _block_rows(part: Part, scale: Scale, largest: float, bound: int, wanted: Wanted) -> tuple[np.ndarray, ...]:
-    bins = kernel.half_octaves(part.scores, largest)
+    bins = _bins(part, largest)
     chosen, onward, before = located(_whole(part, scale, bound), bins, wanted)
     return part.rows(chosen), part.scores[chosen], onward, before
 

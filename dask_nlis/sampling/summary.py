@@ -42,12 +42,12 @@ def hold(lazy: da.Array) -> tuple[da.Array, tempfile.TemporaryDirectory[str] | N
     return read, folder
 
 
-def summarised(held: da.Array) -> Summary:
-    """Summarise held scores (n,) in one pass over them."""
-    return carry_out(held, {0: summary_of(held.numblocks[0])})[0]
+def summarised(held: da.Array, *, sums: bool = True) -> Summary:
+    """Summarise held scores (n,) in one pass over them; without their sums in half the time."""
+    return carry_out(held, {0: summary_of(held.numblocks[0], sums=sums)})[0]
 
 
-def summary_of(n_blocks: int) -> Design[Summary]:
+def summary_of(n_blocks: int, *, sums: bool = True) -> Design[Summary]:
     """Summarise the scores in one pass over all blocks."""
     total = NONE
     blocks: list[int] = []
@@ -58,7 +58,7 @@ def summary_of(n_blocks: int) -> Design[Summary]:
         if answer[0].n_positive:
             blocks.append(block)
 
-    yield Pass(block_summary, dict.fromkeys(range(n_blocks)), add)
+    yield Pass(block_summary, dict.fromkeys(range(n_blocks)), add, (sums,))
     return total._replace(blocks=tuple(blocks))
 
 
@@ -80,15 +80,17 @@ def joined(total: Summary, answer: tuple[Summary, Any]) -> Summary:
     )
 
 
-def block_summary(part: Part) -> tuple[Summary, Any]:
+def block_summary(part: Part, with_sums: bool = True) -> tuple[Summary, Any]:
     """Summary of a block, its sums in little memory beside it."""
     scores = part.scores
-    bad = ~(np.isfinite(scores) & (scores >= 0))
-    if bad.any():
+    smallest, largest = float(scores.min(initial=np.inf)), float(scores.max(initial=0.0))
+    if not (smallest >= 0 and largest < np.inf):  # nor is NaN, which both hand on
+        bad = ~(np.isfinite(scores) & (scores >= 0))
         rows = tuple(part.rows(np.flatnonzero(bad)[:_NAMED]).tolist())
         return Summary(len(scores), 0, 0.0, int(bad.sum()), rows, {}, ()), kernel.packed({})
-    largest, n_positive = float(scores.max(initial=0.0)), int((scores > 0).sum())
-    return Summary(len(scores), n_positive, largest, 0, (), {}, ()), kernel.packed(kernel.exponent_sums(scores))
+    n_positive = len(scores) if smallest > 0 else int(np.count_nonzero(scores > 0))
+    sums = kernel.packed(kernel.exponent_sums(scores) if with_sums else {})
+    return Summary(len(scores), n_positive, largest, 0, (), {}, ()), sums
 
 
 def check_scores(parts: list[Summary]) -> None:

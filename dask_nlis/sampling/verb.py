@@ -149,7 +149,7 @@ def draw_held(
     summary: Summary | None = None,
 ) -> Sample:
     """Draw as `draw_stage` from scores that are held already, by `hold` or in a store; `summary` as in `draw_beside`."""
-    summary = summary or summarised(held)
+    summary = summary or summarised(held, sums=scheme == "poisson" or mix > 0)
     check_scores([summary])
     check_enough(summary.n_positive, n_draws, scheme, argument)
     plan = Plan(scheme, n_draws, mix, seed, stage, summary)
