@@ -6,7 +6,6 @@ one; locally BLAS is held to one thread for the length of the call, on workers o
 shows on a terminal and is silent elsewhere.
 """
 
-import math
 import os
 import sys
 import time
@@ -14,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import dask
@@ -27,13 +26,12 @@ import distributed.system
 import numpy as np
 from dask._task_spec import DataNode
 from dask.callbacks import Callback
-from dask.system import CPU_COUNT
 from distributed.diagnostics.plugin import WorkerPlugin
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from dask_nlis import tally
+from dask_nlis import tally, workers
 from dask_nlis.errors import ClusterError
 from dask_nlis.graph import Asked, Graph, Key, Wave, flat_keys, on_top, optimised, waves
 
@@ -119,57 +117,6 @@ def _called(block: Any, task: Callable[..., Any], arguments: tuple[Any, ...]) ->
     return task(block if isinstance(block, tuple) else np.asarray(block), *arguments)
 
 
-def fits_in_memory(n_bytes: int) -> bool:
-    """Whether results of this size may be held: spillable on a cluster, a quarter of memory locally."""
-    return client_in_force() is not None or n_bytes <= distributed.system.MEMORY_LIMIT // 4
-
-
-class Workforce(NamedTuple):
-    """What a compute would run on now: processes that work, their threads in all, and the tightest of the processes."""
-
-    processes: int
-    threads: int
-    threads_of_one: int
-    memory: int | None  # bytes that one process may use; None where nothing limits it
-    on_cluster: bool
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether tasks run in other processes than this one."""
-        return self.on_cluster or self.processes > 1
-
-
-def workforce() -> Workforce:
-    """Look at the scheduler in force; a cluster that has no workers yet counts as one thread without a limit."""
-    client = client_in_force()
-    if client is None:
-        get = dask.base.get_scheduler() or dask.threaded.get
-        pool = dask.config.get("pool", None)
-        n = int(dask.config.get("num_workers", None) or getattr(pool, "_max_workers", 0) or CPU_COUNT)
-        if get is dask.multiprocessing.get:
-            return Workforce(n, n, 1, distributed.system.MEMORY_LIMIT // n, on_cluster=False)
-        n = n if get is dask.threaded.get else 1
-        return Workforce(1, n, n, distributed.system.MEMORY_LIMIT, on_cluster=False)
-    workers = list(client.scheduler_info(n_workers=-1)["workers"].values())
-    threads = [worker["nthreads"] for worker in workers]
-    # A worker without a limit has memory_limit 0 or None.
-    pairs = [(worker["memory_limit"] or math.inf, worker["nthreads"]) for worker in workers] or [(math.inf, 1)]
-    memory, tightest = min(pairs, key=lambda pair: pair[0] / pair[1])
-    limit = None if memory == math.inf else int(memory)
-    return Workforce(max(1, len(workers)), max(1, sum(threads)), tightest, limit, on_cluster=True)
-
-
-def memory_here() -> int:
-    """Bytes that this process may use."""
-    return int(distributed.system.MEMORY_LIMIT)
-
-
-def client_in_force() -> distributed.Client | None:
-    """Return the client that would run a compute now, or None for a local scheduler."""
-    owner = getattr(dask.base.get_scheduler(), "__self__", None)
-    return owner if isinstance(owner, distributed.Client) else None
-
-
 def warn(message: str, category: type[Warning]) -> None:
     """Warn the user, also from inside a task on a worker."""
     if _on_worker():
@@ -217,7 +164,7 @@ def _run(
     collect: Collect,
     hold: bool = False,
 ) -> None:
-    client = client_in_force()
+    client = workers.client_in_force()
     parts = waves(graph, keys, LOCAL_WAVE if client is None else CLUSTER_WAVE)
     # Locally every task counts, on a cluster the results that come back (one for 16 blocks of a factor).
     total = (

@@ -20,7 +20,7 @@ from counting import CountingArray, CountingStore, Tasks, cut, rows_of, same_bit
 from distributed import Client, LocalCluster
 
 import dask_nlis as nlis
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.pipeline.held import score_held
 from dask_nlis.sampling import fused
 
@@ -343,7 +343,7 @@ def test_scores_of_unequal_blocks_are_stored_in_turn(tmp_path):
 
 def test_candidates_that_do_not_fit_in_memory_are_not_kept(monkeypatch, caplog):
     plain = nlis.run(PROBLEM, lazy(X, 100), Y, size=160, seed=1)
-    monkeypatch.setattr(phase, "fits_in_memory", lambda n_bytes: n_bytes <= 4 * 160 * (4 * 8 + 24) - 1)
+    monkeypatch.setattr(workers, "fits_in_memory", lambda n_bytes: n_bytes <= 4 * 160 * (4 * 8 + 24) - 1)
     with caplog.at_level(logging.INFO, logger="dask_nlis"), Tasks() as tasks:
         job = nlis.run(PROBLEM, lazy(X, 100), Y, size=160, seed=1)
     assert "640 candidates of a draw of 160 rows would take 35,840 bytes" in caplog.text

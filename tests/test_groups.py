@@ -9,7 +9,7 @@ import pytest
 from test_unbiased import deviation
 
 import dask_nlis as nlis
-from dask_nlis import phase
+from dask_nlis import workers
 from dask_nlis.sampling.groups import shared_sizes
 from dask_nlis.sampling.summary import Summary
 
@@ -77,7 +77,7 @@ def test_groups_do_not_depend_on_chunks_containers_or_memory(scores, by, scheme,
     for name, labels in containers.items():
         lazy = da.from_array(scores, chunks=((100, 3, 300),))
         assert nlis.draw(lazy, 40, scheme=scheme, by=labels, min_per_group=6, seed=2) == expected, name
-    monkeypatch.setattr(phase, "fits_in_memory", lambda n_bytes: False)
+    monkeypatch.setattr(workers, "fits_in_memory", lambda n_bytes: False)
     lazy = da.from_array(scores, chunks=((100, 3, 300),))
     assert nlis.draw(lazy, 40, scheme=scheme, by=by, min_per_group=6, seed=2) == expected
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import dask.array as da
 from dask.utils import format_bytes
 
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.errors import MemoryLimitError
 
 
@@ -21,10 +21,10 @@ def give_back(container: Container, scores: da.Array, name: str, label: str) -> 
     """Return lazy scores of shape (n,) in the caller's container; computes unless that is lazy."""
     if container.kind == "dask":
         return scores
-    if not container.lazy and scores.nbytes > phase.memory_here():
+    if not container.lazy and scores.nbytes > workers.memory_here():
         raise MemoryLimitError(
             f"{name} scores of {scores.shape[0]:,} rows take {format_bytes(scores.nbytes)} but this process may use "
-            f"{format_bytes(phase.memory_here())}; give X as a Dask or Zarr array, and the scores stay lazy"
+            f"{format_bytes(workers.memory_here())}; give X as a Dask or Zarr array, and the scores stay lazy"
         )
     values = scores if container.lazy else phase.computed(scores, label)
     if container.kind == "pandas":

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from dask_nlis import phase
+from dask_nlis import workers
 from dask_nlis.losses import AbsoluteError
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.pipeline.design import Design
@@ -26,7 +26,7 @@ class Needs(NamedTuple):
 
     steps: list[Step]
     layout: Layout
-    workforce: phase.Workforce
+    workforce: workers.Workforce
     worker: dict[str, int]
     client: dict[str, int]
 
@@ -34,14 +34,14 @@ class Needs(NamedTuple):
 def needs_of(steps: list[Step], reference: TallMatrix, size: int, in_memory: bool = True) -> Needs:
     """Put numbers of bytes to steps; `in_memory`: whether scores are kept there rather than in a store."""
     layout = layout_of(reference.source, _widths(reference))
-    workforce = phase.workforce()
+    workforce = workers.workforce()
     drawn = sum(step.kind == "draw" for step in steps)
     each = 8 * layout.n_rows
     candidates = min(SAFETY * size, layout.n_rows) * layout.block_bytes // layout.block_rows
     # Scores of earlier stages go to a scratch file where they are too large, those of the last to a store or nowhere.
-    held = max(0, drawn - 1) * each * phase.fits_in_memory(each) + in_memory * each
+    held = max(0, drawn - 1) * each * workers.fits_in_memory(each) + in_memory * each
     # A draw in the same read keeps the rows that may be drawn, where they have room.
-    held += 0 if drawn else candidates * phase.fits_in_memory(candidates)
+    held += 0 if drawn else candidates * workers.fits_in_memory(candidates)
     worker = worker_memory(steps, layout, workforce, held)
     return Needs(steps, layout, workforce, worker, client_memory(steps, layout, size))
 
@@ -63,7 +63,7 @@ def check_run_fits(reference: TallMatrix, design: Design, scores: str, theta: An
     assert reference.problem is not None
     steps = steps_of(reference.problem, design, scores, theta, reference.source.n_columns)
     found = needs_of(steps, reference, design.size, in_memory)
-    check_fits(found.worker, found.client, found.layout, found.workforce, found.workforce.memory, phase.memory_here())
+    check_fits(found.worker, found.client, found.layout, found.workforce, found.workforce.memory, workers.memory_here())
 
 
 def _widths(reference: TallMatrix) -> dict[str, int]:

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from dask_nlis import phase, tally
+from dask_nlis import phase, tally, workers
 from dask_nlis.blocks import is_regular
 from dask_nlis.intake import create_scores, write_block
 from dask_nlis.kernels.candidates import expected_scale
@@ -144,7 +144,7 @@ def way_of(setting: Setting, matrix: TallMatrix) -> Way:
         array.dtype.itemsize * array[:1].size for array in (source.x, source.y, source.weight) if array is not None
     )
     needed = SAFETY * design.size * (row_bytes + 24)
-    if not phase.fits_in_memory(needed):
+    if not workers.fits_in_memory(needed):
         _log.info(
             "%s candidates of a draw of %s rows would take %s bytes of memory: rows are scored, drawn and taken in turn",
             f"{SAFETY * design.size:,}", f"{design.size:,}", f"{needed:,}",

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from dask.utils import parse_bytes
 
-from dask_nlis import phase
+from dask_nlis import workers
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.matrix import Dual, TallMatrix, Tangent, dual_matrix, reference_matrix
 from dask_nlis.pipeline.asked import asked, check_kind
@@ -124,7 +124,7 @@ def plan(
     needs = needs_of(steps, matrix, n_draws)
     layout, workforce = needs.layout, needs.workforce
     limit = workforce.memory if limit is None else limit
-    check_fits(needs.worker, needs.client, layout, workforce, limit, phase.memory_here())
+    check_fits(needs.worker, needs.client, layout, workforce, limit, workers.memory_here())
     passes = passes_of(steps, layout, n_draws, scheme, method)
     if calibrate:
         passes = timed(passes, steps, calibrated(_matrices(problem, matrix, theta, steps)), layout, workforce)

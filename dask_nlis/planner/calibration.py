@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.device import Device, choose
 from dask_nlis.errors import InputError
 from dask_nlis.kernels.linalg import leverage
@@ -99,7 +99,7 @@ def _timed(leaf: Leaf, job: Job, device: Device) -> tuple[float, float, float]:
 
 
 def timed(
-    passes: Sequence[Pass], steps: Sequence[Step], rates: Rates, layout: Layout, workforce: phase.Workforce
+    passes: Sequence[Pass], steps: Sequence[Step], rates: Rates, layout: Layout, workforce: workers.Workforce
 ) -> tuple[Pass, ...]:
     """Put times to the passes that read all rows: as many blocks at a time as there are threads."""
     return tuple(
@@ -108,7 +108,7 @@ def timed(
     )
 
 
-def _seconds(step: Step, rates: Rates, layout: Layout, workforce: phase.Workforce) -> float:
+def _seconds(step: Step, rates: Rates, layout: Layout, workforce: workers.Workforce) -> float:
     if step.kind == "loss" or step.matrices == ("norm",):
         row = rates.norm["dual"]
     else:

@@ -7,9 +7,9 @@ from dask.utils import format_bytes
 from dask_nlis.blocks import STACK, group_blocks
 from dask_nlis.device import sub_block_rows
 from dask_nlis.errors import MemoryLimitError
-from dask_nlis.phase import Workforce
 from dask_nlis.planner.layout import Layout
 from dask_nlis.planner.steps import Step
+from dask_nlis.workers import Workforce
 
 #: A process with this library, Dask and Zarr loaded and used once.
 PROCESS_BYTES = 200 * 2**20

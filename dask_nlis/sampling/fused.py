@@ -16,7 +16,7 @@ from dask.base import tokenize
 from dask.delayed import delayed
 from dask.highlevelgraph import HighLevelGraph
 
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.blocks import locate
 from dask_nlis.intake import ScoreRecord
 from dask_nlis.kernels import draw as kernel
@@ -166,7 +166,7 @@ def _read(
     if some is not None:
         lazy, blocks, n_rows, n_bytes = _only(lazy, some), some, 0, 0
     places = {block: place for place, block in enumerate(blocks)}
-    if phase.client_in_force() is None:
+    if workers.client_in_force() is None:
         here = phase.blocks_of(lazy, "nlis-score", n_rows=n_rows, n_bytes=n_bytes)
         return Boxes(places, here, None, [box.record for box in here])
     held = phase.held(lazy, "nlis-score", n_rows=n_rows, n_bytes=n_bytes)

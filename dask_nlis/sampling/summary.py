@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import dask.array as da
 import numpy as np
 
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.errors import InputError
 from dask_nlis.intake import scratch_scores
 from dask_nlis.kernels import draw as kernel
@@ -31,7 +31,7 @@ class Summary(NamedTuple):
 
 def hold(lazy: da.Array) -> tuple[da.Array, tempfile.TemporaryDirectory[str] | None]:
     """Compute the scores once and keep them: on the workers, in memory, or in a temporary Zarr array."""
-    if phase.fits_in_memory(8 * lazy.shape[0]):
+    if workers.fits_in_memory(8 * lazy.shape[0]):
         return phase.held(lazy, "nlis-score", n_rows=lazy.shape[0]), None
     written, read, folder = scratch_scores(lazy, "nlis-score")
     try:
