@@ -107,6 +107,11 @@ def test_where_there_are_too_many_the_smallest_keys_are_kept_and_the_cut_says_ho
             assert found == whole
 
 
+def test_rows_of_u_0_are_kept_whatever_their_chance_is_rounded_to():
+    kept, _ = candidates(np.array([1e-300, 1e-300, 0.0]), np.array([0.0, 0.5, 0.0]), cut_of(0.5, -200), None)
+    assert kept.tolist() == [0]
+
+
 def test_cuts_compare_as_numbers_beyond_the_floats():
     values = [
         NOTHING,

@@ -84,6 +84,10 @@ class Scored(Protocol):
         """Draw so many rows, besides those of earlier stages."""
         ...
 
+    def spent(self) -> "Scored":
+        """What later stages need of it, once its rows are taken."""
+        ...
+
     def united(self, sample: Sample) -> Sample:
         """Join a sample with those of earlier stages."""
         ...

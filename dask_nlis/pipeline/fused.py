@@ -66,6 +66,10 @@ class Fused:
         again = sifted is not self.sifted
         return Stage(sample, replace(self, sifted=sifted), int(again))
 
+    def spent(self) -> "Fused":
+        """How it scored, without the rows it kept: later stages score and keep them again."""
+        return replace(self, sifted=self.sifted._replace(boxes=()))
+
     def united(self, sample: Sample) -> Sample:
         """Join a sample with those of earlier stages as one union design."""
         if not self.earlier:

@@ -59,6 +59,10 @@ class Held:
             )
         return Stage(sample, self, 0)
 
+    def spent(self) -> "Held":
+        """All of it: later stages are drawn and joined by its scores."""
+        return self
+
     def united(self, sample: Sample) -> Sample:
         """Join a sample with those of earlier stages: a union of Poisson stages, others by the balance heuristic."""
         if not self.earlier:

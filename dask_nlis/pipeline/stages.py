@@ -80,7 +80,9 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
         scored, more = scored.ended(design.size)
         return Staged(scored, factor, (), None, counted(reads, "scores", more), None, why, reference)
     pilot = fit
-    earlier: tuple[Stage, ...] = (stage,)
+    scored = stage.scored.spent()
+    earlier: tuple[Stage, ...] = (stage._replace(scored=scored),)
+    del stage  # with the rows that it kept
     reads = {"pilot": factor.reads + 1} | {name: count for name, count in reads.items() if name == "gather"}
     for turn in range(1, design.rounds):
         dual, tangent = _matrices(setting, problem, taken, fit.theta)
@@ -99,7 +101,9 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
         reads = counted(reads, "gather", stage.reads)
         sample = united(stage.scored, stage.sample)
         taken = stage.scored.taken(sample)
-        earlier = (*earlier, stage)
+        scored = stage.scored.spent()
+        earlier = (*earlier, stage._replace(scored=scored))
+        del stage
         better = _rough(problem, sample, taken, reference.source.names, fit.theta)
         fit = better if _serves(better) else fit
     return Staged(scored, factors[0], earlier, pilot, reads, shares, "", dual)
