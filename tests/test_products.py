@@ -10,7 +10,6 @@ from counting import rows_of, same_bits
 from nets import RECTIFIED
 
 import dask_nlis as nlis
-from dask_nlis.device import choose
 from dask_nlis.factor.gram import gram_block
 from dask_nlis.kernels import linalg, products
 from dask_nlis.kernels.joined import joined
@@ -193,7 +192,7 @@ def test_the_buffer_of_a_block_is_used_by_sub_block_after_sub_block(kind, weight
     np.testing.assert_allclose(h, linalg.leverage(F, np.linalg.inv(np.linalg.qr(F)[1])), rtol=1e-9, atol=1e-14)
     (again,) = gram_block(*given, job=A.job, whitener=factor.whitener).ravel()
     np.testing.assert_allclose(again.values, np.eye(factor.rank), atol=1e-12)
-    found = norm_block(*given, job=A.job, columns_named=A.columns, log2_scale=0)
+    found = norm_block(*given, job=A.job, log2_scale=0)
     np.testing.assert_allclose(found, (F**2).sum(axis=1), rtol=1e-13)
     assert x.tobytes() == before  # rows of a plain matrix are the block itself
 
@@ -230,7 +229,7 @@ def test_norms_of_a_network_are_those_of_its_rows(name, labels, rng):
     y = y if labels else None
     A = nlis.dual_matrix(nlis.Problem(model), x, y, theta=theta)
     rows = A.to_dask_array().compute()
-    found = norm_block(x, y, None, 1, job=A.job, columns_named=A.columns, log2_scale=0)
+    found = norm_block(x, y, None, 1, job=A.job, log2_scale=0)
     np.testing.assert_allclose(found, (rows**2).sum(axis=1), rtol=1e-13)
 
 
@@ -249,7 +248,7 @@ def test_norms_of_a_network_form_no_rows_but_those_of_dead_units(per_unit, monke
     job, names = A.job, A.columns
     tracemalloc.start()
     try:
-        found = norm_block(x, None, None, 1, job=job, columns_named=names, log2_scale=0)
+        found = norm_block(x, None, None, 1, job=job, log2_scale=0)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -277,10 +276,10 @@ def test_a_loss_that_is_no_number_for_a_row_of_a_network_is_named_by_the_number_
     y[[3210, 4000]] = 1e7
     A = nlis.dual_matrix(nlis.Problem(model, loss), x, y, theta=rng.normal(size=model.n_parameters(40)))
     with pytest.raises(nlis.NonFiniteError, match=r"value .* returned NaN at row 3210, .*\(2 rows"):
-        norm_block(x, y, None, 0, job=A.job, columns_named=A.columns, log2_scale=0)
+        norm_block(x, y, None, 0, job=A.job, log2_scale=0)
 
 
-def test_a_warning_of_scale_costs_one_sub_block_of_rows(monkeypatch, rng):
+def test_a_warning_of_scale_costs_a_megabyte_of_rows(monkeypatch, rng):
     model = nlis.ReluNetwork(30)
     x = rng.normal(size=(4_000, 40))
     theta = model.pack(a=1e-6 * rng.normal(size=30), b=rng.normal(size=(30, 40)))
@@ -289,4 +288,4 @@ def test_a_warning_of_scale_costs_one_sub_block_of_rows(monkeypatch, rng):
     real = tasks.matrix_rows
     monkeypatch.setattr(norms, "matrix_rows", lambda leaf, job: formed.append(leaf.x.shape[0]) or real(leaf, job))
     nlis.norm_scores(A)
-    assert formed == [norms.sub_block_rows(choose("cpu").kind, len(A.columns))]
+    assert formed == [2**20 // (8 * len(A.columns))]  # a megabyte of them

@@ -27,6 +27,9 @@ Array = Any
 #: Powers of two between the smallest and the largest float64, and then some.
 _LARGEST_SCALE = 1100
 
+#: Rows formed at least to see whether one column outweighs all others.
+_FEWEST_ROWS = 32
+
 
 def norm_scores(A: Any, *, log2_scale: int = 0) -> Any:
     """Squared row norms of A (n, p), times 2^(-2 log2_scale) -> (n,), non-negative. One read of X when computed.
@@ -80,7 +83,7 @@ def lazy_norms(matrix: TallMatrix, log2_scale: int = 0) -> da.Array:
 
 def norm_scorer(matrix: TallMatrix, log2_scale: int = 0) -> Scorer:
     """How rows are scored by squared norms."""
-    return Scorer(norm_block, {"job": matrix.job, "columns_named": matrix.columns, "log2_scale": log2_scale})
+    return Scorer(norm_block, {"job": matrix.job, "log2_scale": log2_scale})
 
 
 @on_device
@@ -91,7 +94,6 @@ def norm_block(
     start: int,
     *,
     job: Job,
-    columns_named: tuple[str, ...],
     log2_scale: int,
 ) -> np.ndarray:
     """Squared row norms of one block, (m,)."""
@@ -102,13 +104,14 @@ def norm_block(
     closed = not log2_scale and job.rule.exact(y is not None)
     half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
     model = job.rule.problem.model if closed and isinstance(job.rule, Dual) else None
-    width = model.layer_width(len(job.names)) if isinstance(model, ReluNetwork | DeepReluNetwork) else None
+    # Half the width is twice the rows at a time, and half the overhead: nothing as large as x is made of x.
+    width = model.layer_width(len(job.names)) // 2 if isinstance(model, ReluNetwork | DeepReluNetwork) else None
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device, width=width):
             found = found.plus(leaf.finding)
             if start == 0 and leaf.place.start == 0:
-                first = np.arange(min(leaf.x.shape[0], sub_block_rows(device.kind, job.n_matrix_columns)))
-                _warn_of_scale(next(_formed(leaf, first, job, device))[1], columns_named)
+                first = np.arange(min(leaf.x.shape[0], max(_FEWEST_ROWS, 2**20 // (8 * job.n_matrix_columns))))
+                _warn_of_scale(next(_formed(leaf, first, job, device))[1], job, y is not None)
             if not leaf.counts:
                 gathered.add(leaf.place, array_namespace(leaf.x).zeros(leaf.x.shape[0], dtype=leaf.x.dtype))
                 continue
@@ -145,26 +148,23 @@ def norm_block(
 
 
 def _formed(leaf: Leaf, wanted: np.ndarray, job: Job, device: Device) -> Iterator[tuple[np.ndarray, Array, Finding]]:
-    """Rows of the matrix behind some rows of a leaf, by numbers in it; not more at a time than a sub-block of them.
+    """Rows of the matrix behind some rows of a leaf, by their numbers in it; a sub-block of them at a time.
 
-    A leaf that is one such sub-block is formed as a whole. What was found in the leaf itself is left out.
+    What was found in the leaf itself is left out.
     """
     xp, step = array_namespace(leaf.x), sub_block_rows(device.kind, job.n_matrix_columns)
-    whole = leaf.x.shape[0] <= step
     for a in range(0, len(wanted), step):
-        some, part = wanted[a : a + step], leaf
-        if not whole:
-            place = xp.asarray(some)
-            part = leaf._replace(
-                row=0,
-                x=xp.take(leaf.x, place, axis=0),
-                y=None if leaf.y is None else xp.take(leaf.y, place, axis=0),
-                root_weight=None if leaf.root_weight is None else xp.take(leaf.root_weight, place, axis=0),
-            )
-        rows, finding = matrix_rows(part._replace(finding=Finding()), job)
-        yield (np.arange(rows.shape[0]), rows, finding) if whole else (some, rows, _renumbered(finding, leaf.row, some))
-        if whole:
-            return
+        some = wanted[a : a + step]
+        place = xp.asarray(some)
+        part = leaf._replace(
+            row=0,
+            x=xp.take(leaf.x, place, axis=0),
+            y=None if leaf.y is None else xp.take(leaf.y, place, axis=0),
+            root_weight=None if leaf.root_weight is None else xp.take(leaf.root_weight, place, axis=0),
+            finding=Finding(),
+        )
+        rows, finding = matrix_rows(part, job)
+        yield some, rows, _renumbered(finding, leaf.row, some)
 
 
 def _renumbered(finding: Finding, start: int, numbers: np.ndarray) -> Finding:
@@ -172,13 +172,14 @@ def _renumbered(finding: Finding, start: int, numbers: np.ndarray) -> Finding:
     return finding._replace(row=start + int(numbers[finding.row])) if finding.n_bad else finding
 
 
-def _warn_of_scale(rows: Array, columns: tuple[str, ...]) -> None:
+def _warn_of_scale(rows: Array, job: Job, labelled: bool) -> None:
     xp = array_namespace(rows)
     squares = xp.sum(rows * rows, axis=0)
     total, largest = float(xp.sum(squares)), float(xp.max(squares))
-    if len(columns) > 1 and math.isfinite(total) and largest > 0.9 * total:
+    if squares.shape[0] > 1 and math.isfinite(total) and largest > 0.9 * total:
+        name = job.rule.columns(job.names, labelled)[int(xp.argmax(squares))]
         phase.warn(
-            f"column {columns[int(xp.argmax(squares))]!r} carries {largest / total:.0%} of the squared norms of "
+            f"column {name!r} carries {largest / total:.0%} of the squared norms of "
             "the first rows, so its unit decides the norm scores; standardize(X, y) or use leverage_scores",
             ScaleWarning,
         )
