@@ -283,17 +283,19 @@ def dual_rows(problem: Problem, theta: Array, x: Array, y: Array | None, out: np
     return xp.concat([adjoint(problem, theta, x, y), at_zero(problem, y, x)[:, None]], axis=1)
 
 
-def dual_squared_norms(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
-    """Squared norms of the rows of `dual_rows`, (m, d) -> (m,); models with a closed form do not form them."""
+def dual_squared_norms(
+    problem: Problem, theta: Array, x: Array, y: Array | None, lengths: Array | None = None
+) -> Array:
+    """Squared norms of the rows of `dual_rows`, (m, d) -> (m,), from those of x if given; not formed where possible."""
     model, xp = problem.model, array_namespace(x)
     last = at_zero(problem, y, x)
     if is_index(model):
-        u, squares = model.index_and_norms(theta, x)
+        u, squares = model.index_and_norms(theta, x, lengths)
         # Squared last: the factor alone may be too small for its square where the row is not.
         lengths = slope(problem, model.activation, u, y) / model.degree * xp.sqrt(squares)
         return lengths * lengths + last * last
     if is_adjoint(model) and has_closed_form(problem, y is not None):
-        return model.adjoint_norms(theta, x) + last * last
+        return model.adjoint_norms(theta, x, lengths) + last * last
     return squared_row_norms(dual_rows(problem, theta, x, y))
 
 
@@ -305,10 +307,7 @@ def dual_ray(problem: Problem, theta: Array, x: Array, y: Array | None) -> Ray:
 
 
 def tangent_rows(problem: Problem, theta: Array, x: Array, y: Array, out: np.ndarray | None = None) -> Array:
-    """Rows sqrt(max(l''_i, 0)) J_i, J the gradient of the prediction, (m, d) -> (m, p): H = sum max(l''_i, 0) J_i J_i'.
-
-    `out` as in `joined`.
-    """
+    """Rows sqrt(max(l''_i, 0)) J_i, J the gradient of the prediction, (m, d) -> (m, p): H = sum max(l''_i, 0) J_i J_i'."""
     model = problem.model
     if isinstance(model, Linear | SingleIndex):
         u = model.index(theta, x)
@@ -329,10 +328,7 @@ def loss_gradients(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
 
 
 def reference_rows(problem: Problem, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
-    """Rows [x_i, 1 | f_i(0)] of the reference matrix: every slope replaced by its sign, (m, d) -> (m, q + 1).
-
-    `out` as in `joined`.
-    """
+    """Rows [x_i, 1 | f_i(0)] of the reference matrix: every slope replaced by its sign, (m, d) -> (m, q + 1)."""
     return joined(x, None, at_zero(problem, y, x), constant=_has_bias(problem.model, x), out=out)
 
 
@@ -341,7 +337,8 @@ def _has_bias(model: Model, x: Array) -> bool:
     return model.inputs(x[:1, :]).shape[1] > x.shape[1]
 
 
-def reference_squared_norms(problem: Problem, x: Array, y: Array | None) -> Array:
-    """Squared norms of the rows of `reference_rows`, (m, d) -> (m,)."""
+def reference_squared_norms(problem: Problem, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
+    """Squared norms of the rows of `reference_rows`, (m, d) -> (m,), from those of x if given."""
+    lengths = squared_row_norms(x) if lengths is None else lengths
     last = at_zero(problem, y, x)
-    return squared_row_norms(x) + int(_has_bias(problem.model, x)) + last * last
+    return lengths + int(_has_bias(problem.model, x)) + last * last

@@ -132,6 +132,64 @@ def test_fused_shows_a_read_less_a_stage_and_the_same_sample():
     assert result.output.splitlines()[-1] == "the same samples, rows and fits in every bit"
 
 
+def _benchmark(name, *arguments):
+    result = CliRunner().invoke(example(f"benchmarks/{name}").main, [*arguments], catch_exceptions=False)
+    lines = [line.split("|")[1:-1] for line in result.output.splitlines() if line.startswith("|") and "-:" not in line]
+    return result.exit_code, [[entry.strip() for entry in line] for line in lines], result.output.splitlines()
+
+
+def test_leverage_benchmark_times_every_rival_and_fails_where_scores_differ(monkeypatch):
+    code, lines, output = _benchmark("leverage", "--quick")
+    assert code == 0
+    assert "one BLAS thread" in output[0]
+    assert lines[0][4:10] == [
+        "public / ceiling",
+        "kernels / ceiling",
+        "dask tsqr",
+        "numpy qr",
+        "numpy pinv",
+        "statsmodels",
+    ]
+    assert all(float(entry) > 0 for entry in lines[1])
+    assert float(lines[1][-1]) < 1e-11
+    assert [line[1] for line in lines[3:]] == ["uncompressed", "default"]
+    monkeypatch.setattr(example("benchmarks/leverage"), "ceiling", lambda F, whitener: np.zeros(len(F)))
+    code, _, output = _benchmark("leverage", "--quick")
+    assert code == 1
+    assert re.search(r"^d=20: scores are \S+ apart$", "\n".join(output), re.MULTILINE)
+
+
+def test_norms_benchmark_gives_the_norms_of_formed_rows(monkeypatch):
+    norms = example("benchmarks/norms")
+    monkeypatch.setattr(norms, "torch", None)  # which comes with an extra
+    code, (columns, line), _ = _benchmark("norms", "--quick")
+    assert code == 0
+    assert columns[3:9] == ["scores", "public", "forward", "scores / forward", "rows", "torch"]
+    assert line[:3] == ["100", "10", "1011"]
+    assert line[8] == ""
+    assert float(line[9]) < 1e-11
+    real = norms.norm_block
+    monkeypatch.setattr(norms, "norm_block", lambda *given, **known: real(*given, **known) * (1 + 1e-10))
+    assert _benchmark("norms", "--quick")[0] == 1
+
+
+def test_adjoint_benchmark_finds_ours_exact_and_the_riemann_sum_as_good_as_its_steps(monkeypatch):
+    code, (columns, *lines), _ = _benchmark("adjoint", "--quick")
+    assert code == 0
+    assert columns[-2:] == ["error", "error of Riemann"]
+    assert [line[0] for line in lines] == ["logistic", "logistic, far", "swish", "ReLU network"]
+    assert all(float(line[6]) < 1e-11 and 1e-4 < float(line[7]) < 1e-1 for line in lines)
+
+    def exact(gradient, theta, X, steps):
+        nodes, weights = np.polynomial.legendre.leggauss(64)
+        return sum(weight / 2 * gradient((t + 1) / 2 * theta, X) for t, weight in zip(nodes, weights, strict=True))
+
+    monkeypatch.setattr(example("benchmarks/adjoint"), "riemann", exact)
+    code, _, output = _benchmark("adjoint", "--quick")
+    assert code == 1  # ours is no better than that
+    assert output[-4].startswith("logistic: ")
+
+
 def test_coverage_prints_a_line_for_each_model_and_design():
     arguments = ["--samples", "3", "--data", "synthetic"]
     result = CliRunner().invoke(example("coverage").main, arguments, catch_exceptions=False, env={"COLUMNS": "100"})

@@ -25,8 +25,8 @@ class Rule(Protocol):
     def rows(self, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
         """Rows of the matrix, (m, p); in the first m rows of `out` where it is given and that saves a copy."""
 
-    def squared_norms(self, x: Array, y: Array | None) -> Array:
-        """Squared norms of those rows, (m,), in closed form where there is one."""
+    def squared_norms(self, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
+        """Squared norms of those rows, (m,), in closed form where there is one; `lengths` are those of x, if known."""
 
     def exact(self, labelled: bool) -> bool:
         """Whether rows are a formula; the others, of some dual matrices, are integrals (`Dual.ray`)."""
@@ -48,9 +48,9 @@ class Plain:
         """Return x."""
         return x
 
-    def squared_norms(self, x: Array, y: Array | None) -> Array:
+    def squared_norms(self, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
         """Squared row norms of x."""
-        return squared_row_norms(x)
+        return squared_row_norms(x) if lengths is None else lengths
 
     def exact(self, labelled: bool) -> bool:
         """True: these rows are a formula."""
@@ -72,9 +72,9 @@ class Reference:
         """Rows by `dask_nlis.problem.reference_rows`."""
         return problems.reference_rows(self.problem, x, y, out)
 
-    def squared_norms(self, x: Array, y: Array | None) -> Array:
+    def squared_norms(self, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
         """Squared norms by `dask_nlis.problem.reference_squared_norms`."""
-        return problems.reference_squared_norms(self.problem, x, y)
+        return problems.reference_squared_norms(self.problem, x, y, lengths)
 
     def exact(self, labelled: bool) -> bool:
         """True: these rows are a formula."""
@@ -96,9 +96,9 @@ class Dual:
         """Rows by `dask_nlis.problem.dual_rows`."""
         return problems.dual_rows(self.problem, self._theta_like(x), x, y, out)
 
-    def squared_norms(self, x: Array, y: Array | None) -> Array:
+    def squared_norms(self, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
         """Squared norms by `dask_nlis.problem.dual_squared_norms`."""
-        return problems.dual_squared_norms(self.problem, self._theta_like(x), x, y)
+        return problems.dual_squared_norms(self.problem, self._theta_like(x), x, y, lengths)
 
     def exact(self, labelled: bool) -> bool:
         """Whether the adjoint is a formula, not an integral along the ray."""
@@ -133,7 +133,7 @@ class Tangent:
         """Rows by `dask_nlis.problem.tangent_rows`."""
         return problems.tangent_rows(self.problem, array_like(self.theta, x), x, y, out)
 
-    def squared_norms(self, x: Array, y: Array | None) -> Array:
+    def squared_norms(self, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
         """Squared norms of those rows."""
         return squared_row_norms(self.rows(x, y))
 

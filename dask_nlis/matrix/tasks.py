@@ -5,7 +5,6 @@ Only float64 sub-blocks of about a megabyte exist at a time; X stays in the type
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from array_api_compat import array_namespace
 
 from dask_nlis.device import Device, choose, sub_block_rows
 from dask_nlis.errors import IdentityResidualError, InputError, ZeroLossSingularityError
+from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.losses import Loss
 from dask_nlis.matrix.findings import LABEL, NAMED, ROW, WEIGHT, Finding, Y, check_finite, overflow
 from dask_nlis.matrix.on_device import on_device
@@ -46,6 +46,7 @@ class Leaf(NamedTuple):
     root_weight: Array | None
     finding: Finding
     counts: bool = True  # whether any row has a weight
+    lengths: Array | None = None  # squared row norms of x where they are known, of rows that count
 
     def weighted(self, values: Array, power: int = 1, *, own: bool = False) -> Array:
         """Rows (m, p) or values (m,) times the roots of the row weights to a power; exactly 0 where the weight is.
@@ -79,10 +80,12 @@ def leaves(
     *,
     reducing: bool = False,
     width: int | None = None,
+    lengths: bool = False,
 ) -> Iterator[Leaf]:
     """Cut a block into sub-blocks on the device; rows with input that is not finite or not allowed are reported.
 
-    Their size is that for p numbers a row of what is made of them, or for `width`.
+    Their size is that for p numbers a row of what is made of them, or for `width`. `lengths` asks for `Leaf.lengths`,
+    which cost nothing on the host: they tell as well as a sum whether all cells are finite.
 
     Those rows, and rows of weight 0, are replaced by a row of the sub-block that counts, so that no function of the
     user meets what is not there; `Leaf.weighted` makes them 0.
@@ -92,7 +95,12 @@ def leaves(
     labels = None if y is None else y.reshape(-1)
     weights = None if weight is None else weight.reshape(-1)
     if device.kind != "cpu":
-        look = partial(_inspect, missing=job.missing, loss=loss)
+
+        def look(
+            columns: np.ndarray, label: np.ndarray | None, own: np.ndarray | None, row: int
+        ) -> tuple[np.ndarray | None, Finding]:
+            return _inspect(columns, columns.sum(), label, own, row, job.missing, loss)
+
         yield from map(Leaf._make, cut(x, labels, weights, start, job.n_matrix_columns, step, device, look))
         return
     for a in range(0, len(x), step):
@@ -100,7 +108,9 @@ def leaves(
         columns = float64(x[place])
         label = None if labels is None else float64(labels[place])
         root = None if weights is None else float64(weights[place])
-        bad, finding = _inspect(columns, label, root, start + a, job.missing, loss)
+        squares = squared_row_norms(columns) if lengths else None
+        total = (columns if squares is None else squares).sum()
+        bad, finding = _inspect(columns, total, label, root, start + a, job.missing, loss)
         if bad is not None:
             # A row of weight 0 is a zero row of the matrix: score 0, no part in the factor.
             root = np.where(bad, 0.0, 1.0 if root is None else root)
@@ -118,16 +128,26 @@ def leaves(
             None if root is None else device.put(root),
             finding,
             root is None or bool(root.any()),
+            squares,
         )
 
 
 def _inspect(
-    x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, missing: str, loss: Loss | None
+    x: np.ndarray,
+    total: float,
+    y: np.ndarray | None,
+    weight: np.ndarray | None,
+    start: int,
+    missing: str,
+    loss: Loss | None,
 ) -> tuple[np.ndarray | None, Finding]:
-    """Find rows with a cell that is not finite or not allowed, as a mask (None when there are none) and a Finding."""
+    """Find rows with a cell that is not finite or not allowed, as a mask (None when there are none) and a Finding.
+
+    `total` is a sum over x that any NaN or infinity in it spoils.
+    """
     checked = None if y is None or loss is None else loss.check_labels(y)
     refused = None if checked is None else checked[0]
-    total = x.sum() + (0.0 if y is None else y.sum())
+    total = total + (0.0 if y is None else y.sum())
     finite = np.isfinite(total) and (weight is None or (np.isfinite(weight.sum()) and weight.min(initial=0.0) >= 0))
     if finite and (refused is None or not refused.any()):
         return None, Finding()  # one sum finds any NaN or infinity; it may overflow, hence the second look

@@ -202,10 +202,10 @@ class DeepReluNetwork:
                 change = layers[m][None, :, :] @ change
         return total
 
-    def index_and_norms(self, theta: Array, x: Array) -> tuple[Array, Array]:
+    def index_and_norms(self, theta: Array, x: Array, lengths: Array | None = None) -> tuple[Array, Array]:
         """The index, and the sum over layers of |signal|^2 |input|^2."""
         signals = self._signals(theta, x)
-        total = array_namespace(x).zeros((x.shape[0],), dtype=x.dtype)
-        for signal, hidden in signals:
+        total = squared_row_norms(signals[0][0]) * (squared_row_norms(x) if lengths is None else lengths)
+        for signal, hidden in signals[1:]:
             total = total + squared_row_norms(signal) * squared_row_norms(hidden)
         return signals[-1][1] @ self._layers(theta)[-1][0, :], total

@@ -166,30 +166,31 @@ class ReluNetwork:
         xp = array_namespace(x)
         return self._bends(theta, x, weights[:, None] * xp.ones((1, self.n_hidden), dtype=x.dtype))
 
-    def index_and_norms(self, theta: Array, x: Array) -> tuple[Array, Array]:
+    def index_and_norms(self, theta: Array, x: Array, lengths: Array | None = None) -> tuple[Array, Array]:
         """The index, and sum_j r(z_j)^2 + |x|^2 sum_j (a_j r'(z_j))^2: no (rows, p) array, no copy of x."""
-        a, z, lengths = self._lengths(theta, x)
+        a, z, lengths = self._lengths(theta, x, lengths)
         if isinstance(self.unit, Relu):
             u, outer, inner = relu_sums(z, a)
             return u, outer + lengths * inner
         r, slope = self.unit.value(z), a[None, :] * self.unit.derivative(z)
         return r @ a, squared_row_norms(r) + lengths * squared_row_norms(slope)
 
-    def adjoint_norms(self, theta: Array, x: Array) -> Array:
+    def adjoint_norms(self, theta: Array, x: Array, lengths: Array | None = None) -> Array:
         """Squared norms of `adjoint`, as those of the index, each unit with a factor of its own."""
-        a, z, lengths = self._lengths(theta, x)
+        a, z, lengths = self._lengths(theta, x, lengths)
         r, slope = self.unit.value(z), a[None, :] * self.unit.derivative(z)
         factor = self.activation.secant(_finite_or_nan(a[None, :] * r)) / self.degree
         return squared_row_norms(r * factor) + lengths * squared_row_norms(slope * factor)
 
-    def _lengths(self, theta: Array, x: Array) -> tuple[Array, Array, Array]:
+    def _lengths(self, theta: Array, x: Array, lengths: Array | None) -> tuple[Array, Array, Array]:
         """Outer weights a (m,), pre-activations z (rows, m) and |x|^2 (rows,), a bias counted as a feature that is 1."""
         xp = array_namespace(x)
         table, d = xp.reshape(theta, (self.n_hidden, -1)), x.shape[1]
         z = x @ xp.permute_dims(table[:, 1 : d + 1], (1, 0))
         if self.hidden_bias:
             z = z + table[None, :, d + 1]
-        return table[:, 0], z, squared_row_norms(x) + int(self.hidden_bias)
+        lengths = squared_row_norms(x) if lengths is None else lengths
+        return table[:, 0], z, lengths + int(self.hidden_bias)
 
     def _outputs(self, theta: Array, x: Array) -> Array:
         """a_j r(z_j), (rows, m); NaN where it overflows, since phi may level off and hide that."""

@@ -161,7 +161,7 @@ class Homogeneous:
         """Differences of the user's gradient."""
         return second_derivatives(self.index_gradient, theta, x, weights)
 
-    def index_and_norms(self, theta: Array, x: Array) -> tuple[Array, Array]:
+    def index_and_norms(self, theta: Array, x: Array, lengths: Array | None = None) -> tuple[Array, Array]:
         """The user's value, and squared norms of the user's gradient rows."""
         return self.index(theta, x), squared_row_norms(self.index_gradient(theta, x))
 

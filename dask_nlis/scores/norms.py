@@ -107,7 +107,7 @@ def norm_block(
     # Half the width is twice the rows at a time, and half the overhead: nothing as large as x is made of x.
     width = model.layer_width(len(job.names)) // 2 if isinstance(model, ReluNetwork | DeepReluNetwork) else None
     with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device, width=width):
+        for leaf in leaves(x, y, weight, int(start), job, device, width=width, lengths=closed):
             found = found.plus(leaf.finding)
             if start == 0 and leaf.place.start == 0:
                 first = np.arange(min(leaf.x.shape[0], max(_FEWEST_ROWS, 2**20 // (8 * job.n_matrix_columns))))
@@ -117,7 +117,7 @@ def norm_block(
                 continue
             if closed:
                 with naming_rows(leaf):
-                    norms = leaf.weighted(job.rule.squared_norms(leaf.x, leaf.y), 2)
+                    norms = leaf.weighted(job.rule.squared_norms(leaf.x, leaf.y, leaf.lengths), 2)
             else:
                 norms = squared_row_norms(matrix_rows(leaf, job)[0] * 2.0**half * 2.0 ** (-log2_scale - half))
             xp = array_namespace(norms)

@@ -10,7 +10,8 @@ same gradient, of all rows at once in NumPy, at the right ends of equal steps, a
 Errors are the largest of any entry, over the largest entry of its column, against the closed form of the same models.
 "mean |u|" tells how far the index goes along the ray. Process CPU time, one BLAS thread, medians of repeats in turn.
 
-The command fails when ours is not at least 10 times as fast and 1,000 times as accurate on each line.
+The command fails when ours is not at least 1,000 times as accurate on each line, or (not with --quick) not 10 times as
+fast.
 """
 
 import sys
@@ -107,7 +108,7 @@ def measured(case: Case, rows: int, steps: int, repeats: int) -> tuple[dict[str,
 
 
 @click.command(help=__doc__)
-@click.option("--quick", is_flag=True, help="Few rows, 500 steps, one repeat, no demands.")
+@click.option("--quick", is_flag=True, help="Few rows, 500 steps, one repeat, no demand on the time.")
 @click.option("--rows", default=2_000, show_default=True, help="Rows of the matrix.")
 @click.option("--steps", default=5_000, show_default=True, help="Steps of the Riemann sum.")
 @click.option("--repeats", default=3, show_default=True, help="Repeats, of which the median counts.")
@@ -121,7 +122,7 @@ def main(quick: bool, rows: int, steps: int, repeats: int) -> None:
             micro = [f"{1e6 * seconds[which] / rows:.3g}" for which in ("ours", "Riemann")]
             exact = [f"{errors[which]:.0e}" for which in ("ours", "Riemann")]
             lines.append([name, f"{size:.1f}", str(nodes), *micro, f"{times:.0f}", *exact])
-            if not quick and not (times >= 10 and errors["ours"] * 1e3 <= errors["Riemann"]):
+            if errors["ours"] * 1e3 > errors["Riemann"] or (times < 10 and not quick):
                 bad.append(
                     f"{name}: {times:.1f} times as fast, errors {errors['ours']:.1e} and {errors['Riemann']:.1e}"
                 )
@@ -129,7 +130,10 @@ def main(quick: bool, rows: int, steps: int, repeats: int) -> None:
     print("CPU microseconds a row; times as fast; largest error of an entry\n")
     columns = ["model", "mean |u|", "nodes", "ours", "Riemann", "times as fast", "error", "error of Riemann"]
     print(markdown(columns, lines), "\n")
-    print("\n".join(bad) or ("too small to judge by" if quick else "ours is faster and more accurate on each line"))
+    print(
+        "\n".join(bad)
+        or ("too small to judge the time by" if quick else "ours is faster and more accurate on each line")
+    )
     sys.exit(1 if bad else 0)
 
 

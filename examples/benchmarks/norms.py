@@ -111,7 +111,7 @@ def measured(d: int, units: int, megabytes: int, repeats: int) -> tuple[dict[str
     "--repeats", default=3, show_default=True, help="Repeats of the slow works; the others run 5 times as often."
 )
 def main(quick: bool, megabytes: int, repeats: int) -> None:
-    megabytes, repeats = (4, 1) if quick else (megabytes, repeats)
+    megabytes, repeats = (1, 1) if quick else (megabytes, repeats)
     sizes = {(100, 10): AT_MOST[100, 10]} if quick else AT_MOST
     lines, bad = [], []
     with threadpool_limits(1, user_api="blas"), dask.config.set(scheduler="synchronous"):

@@ -12,17 +12,17 @@ from typing import Any
 from threadpoolctl import threadpool_info
 
 
-def in_turn(works: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Median CPU seconds of the process for each work: all of them in turn, `repeats` times, after one that warms up.
+def in_turn(works: Mapping[str, Callable[[], Any]], repeats: int, *, warm: bool = True) -> dict[str, float]:
+    """Median CPU seconds of the process for each work: all in turn, `repeats` times, after one that warms up.
 
     CPU time does not count waiting for a core; in turn, a slow moment of the machine meets every work alike.
     """
     found: dict[str, list[float]] = {name: [] for name in works}
-    for k in range(repeats + 1):
+    for k in range(repeats + warm):
         for name, work in works.items():
             began = process_time()
             work()
-            if k:
+            if k >= warm:
                 found[name].append(process_time() - began)
     return {name: median(seconds) for name, seconds in found.items()}
 
