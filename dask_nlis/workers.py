@@ -10,11 +10,26 @@ import dask.threaded
 import distributed
 import distributed.system
 from dask.system import CPU_COUNT
+from distributed.comm import get_address_host
+from distributed.utils import get_ip
 
 
 def fits_in_memory(n_bytes: int) -> bool:
-    """Whether results of this size may be held: spillable on a cluster, a quarter of memory locally."""
-    return client_in_force() is not None or n_bytes <= distributed.system.MEMORY_LIMIT // 4
+    """Whether results of this size may be held: in a quarter of the memory of this process, or of a cluster's workers.
+
+    Also where workers are on other machines, which do not see this one's files: they spill to their own.
+    """
+    client = client_in_force()
+    if client is None:
+        return n_bytes <= memory_here() // 4
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    here = {"127.0.0.1", "::1", "localhost", get_ip()}
+    limits = [worker["memory_limit"] for worker in workers.values()]
+    return (
+        not all(limits)  # 0 is no limit
+        or n_bytes <= sum(limits) // 4
+        or not all(get_address_host(address) in here for address in workers)
+    )
 
 
 class Workforce(NamedTuple):

@@ -18,13 +18,16 @@ class Container(NamedTuple):
 
 
 def give_back(container: Container, scores: da.Array, name: str, label: str) -> Any:
-    """Return lazy scores of shape (n,) in the caller's container; computes unless that is lazy."""
+    """Return lazy scores of shape (n,) in the caller's container; computes unless that is lazy.
+
+    Raises MemoryLimitError before anything is computed where they would take more than half of the memory.
+    """
     if container.kind == "dask":
         return scores
-    if not container.lazy and scores.nbytes > workers.memory_here():
+    if not container.lazy and scores.nbytes > workers.memory_here() // 2:
         raise MemoryLimitError(
-            f"{name} scores of {scores.shape[0]:,} rows take {format_bytes(scores.nbytes)} but this process may use "
-            f"{format_bytes(workers.memory_here())}; give X as a Dask or Zarr array, and the scores stay lazy"
+            f"{name} scores of {scores.shape[0]:,} rows take {format_bytes(scores.nbytes)}, above half of the "
+            f"{format_bytes(workers.memory_here())} of this process; give X as a Dask array or a path, whose scores stay lazy"
         )
     values = scores if container.lazy else phase.computed(scores, label)
     if container.kind == "pandas":

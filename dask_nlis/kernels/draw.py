@@ -187,15 +187,27 @@ def bin_sums(q: np.ndarray, bins: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     """Non-empty bins, (k,) uint8, and the sum of q in each as high 2^31 + low: (k,) uint64 and (k,) uint32."""
     high, low = np.zeros(LAST_BIN + 1, dtype=np.uint64), np.zeros(LAST_BIN + 1, dtype=np.uint64)
     for k in range(0, len(q), PIECE):
-        order = np.argsort(bins[k : k + PIECE], kind="stable")
-        edges = np.searchsorted(bins[k : k + PIECE][order], np.arange(LAST_BIN + 2))
-        present = np.flatnonzero(np.diff(edges))
-        sorted_q = q[k : k + PIECE][order]
-        high[present] += np.add.reduceat(sorted_q >> np.uint64(_LIMB), edges[present], dtype=np.uint64)
-        low[present] += np.add.reduceat(sorted_q & _MASK, edges[present], dtype=np.uint64)
+        piece = bins[k : k + PIECE]
+        counts = np.bincount(piece, minlength=LAST_BIN + 1)
+        sums = group_sums(q[k : k + PIECE][np.argsort(piece, kind="stable")], counts)
+        high += sums[0]
+        low += sums[1]
     high, low = high + (low >> np.uint64(_LIMB)), low & _MASK
     some = np.flatnonzero((high > 0) | (low > 0))
     return some.astype(np.uint8), high[some], low[some].astype(np.uint32)
+
+
+def group_sums(q: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of consecutive groups of rows, so many rows each, as high 2^31 + low: (k,) and (k,) uint64, low below 2^31."""
+    high, low = np.zeros(len(counts), dtype=np.uint64), np.zeros(len(counts), dtype=np.uint64)
+    some = np.flatnonzero(counts)
+    if not len(some):
+        return high, low
+    ends = np.cumsum(counts)
+    first, rows = (ends - counts)[some], q[: ends[-1]]
+    high[some] = np.add.reduceat(rows >> np.uint64(_LIMB), first, dtype=np.uint64)
+    low[some] = np.add.reduceat(rows & _MASK, first, dtype=np.uint64)
+    return high + (low >> np.uint64(_LIMB)), low & _MASK
 
 
 def row_uniforms(key: np.ndarray, start: int, n: int) -> np.ndarray:

@@ -94,14 +94,15 @@ class BinTable:
 
 def located(q: np.ndarray, bins: np.ndarray, wanted: Wanted) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Within one block: the row of each target, and how much of its q lies from the target on and before it."""
-    rows = np.empty(len(wanted.numbers), dtype=np.int64)
-    onward = np.empty(len(wanted.numbers), dtype=np.uint64)
     order = np.argsort(bins, kind="stable")
-    edges = np.searchsorted(bins[order], np.arange(kernel.LAST_BIN + 2))
-    by_bin = np.argsort(wanted.bins, kind="stable")
-    cuts = np.searchsorted(wanted.bins[by_bin], np.arange(kernel.LAST_BIN + 2))
-    for bin_ in np.flatnonzero(np.diff(cuts)):
-        mine, inside = by_bin[cuts[bin_] : cuts[bin_ + 1]], order[edges[bin_] : edges[bin_ + 1]]
-        found, onward[mine] = kernel.locate_targets(q[inside], wanted.targets[mine])
-        rows[mine] = inside[found]
+    in_order = q[order]
+    # Bins one after the other: a target lies the sums of the bins before it further on.
+    counts = np.bincount(bins, minlength=kernel.LAST_BIN + 1)
+    begins = np.zeros((kernel.LAST_BIN + 1, 2), dtype=np.uint64)
+    begins[1:] = wide.running_sums(*kernel.group_sums(in_order, counts[:-1]))
+    targets = wide.plus(wanted.targets, begins[wanted.bins])
+    ascending = wide.in_order(targets)
+    found, onward = np.empty(len(targets), dtype=np.int64), np.empty(len(targets), dtype=np.uint64)
+    found[ascending], onward[ascending] = kernel.locate_targets(in_order, targets[ascending])
+    rows = order[found]
     return rows, onward, q[rows] - onward

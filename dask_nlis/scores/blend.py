@@ -7,7 +7,7 @@ import dask.array as da
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.blocks import starts
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, InputTypeError
@@ -73,6 +73,12 @@ def blend(scores: Sequence[Any], shares: Sequence[float], *, totals: Sequence[fl
     mixed = checked_shares(shares, k)
     arrays = [each.array.astype(np.float64) for each in opened]
     if totals is None:
+        n_bytes = sum(array.nbytes for array in arrays)
+        if not workers.fits_in_memory(n_bytes):
+            raise InputError(
+                f"{k} scores of {arrays[0].shape[0]:,} rows take {n_bytes:,} bytes, more than may be held to sum them; "
+                "give totals, such as factor.rank, or scores that are stored"
+            )
         arrays = [phase.held(array, "nlis-score", n_rows=array.shape[0]) for array in arrays]
         sums = [_total(array, j) for j, array in enumerate(arrays)]
     else:
