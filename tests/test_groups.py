@@ -118,7 +118,7 @@ def test_a_group_left_out_is_never_drawn_and_the_weights_stand_for_the_others(sc
 
 
 def parts_of(*groups: list[float]) -> list[Summary]:
-    from dask_nlis.kernels.draw import exponent_sums
+    from dask_nlis.kernels.exact_sums import exponent_sums
 
     arrays = [np.array(group) for group in groups]
     return [Summary(len(a), int((a > 0).sum()), a.max(), 0, (), exponent_sums(a), (0,)) for a in arrays]

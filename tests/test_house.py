@@ -60,10 +60,11 @@ def test_files_are_short_and_named_for_what_they_hold():
     assert not [name for name in TREES if words & set(re.split(r"[/.]", name))]
 
 
-def test_distributed_and_progress_live_in_phase_alone():
-    for name in ("distributed", "rich.progress"):
-        users = {file for file, module in _imports() if module == name or module.startswith(f"{name}.")}
-        assert users == {"phase.py"}
+@pytest.mark.parametrize(
+    ("name", "rooms"), [("distributed", {"phase.py", "workers.py"}), ("rich.progress", {"phase.py"})]
+)
+def test_distributed_and_progress_live_where_computes_are(name, rooms):
+    assert {file for file, module in _imports() if module == name or module.startswith(f"{name}.")} == rooms
 
 
 def test_computing_is_left_to_phase():

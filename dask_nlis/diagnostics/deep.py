@@ -13,7 +13,7 @@ from dask_nlis.diagnostics.total_loss import summed
 from dask_nlis.errors import InputError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import open_array
-from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.matrix import Dual, Finding, Job, TallMatrix, check_finite, leaves, map_blocks
 from dask_nlis.matrix.findings import overflow
@@ -78,7 +78,7 @@ def read_deep(matrix: TallMatrix, factor: Factor, scores: Any, points: Any) -> D
     check_finite(reduce(Finding.plus, (part.finding for part in parts)), source.names, "in all")
     return Deep(
         ratio=min(part.ratio for part in parts if part.ratio is not None),
-        total=kernel.exact_total(kernel.merge_sums([part.sums for part in parts])),
+        total=exact_sums.exact_total(exact_sums.merge_sums([part.sums for part in parts])),
         residual=max(part.residual for part in parts),
         unreachable_rows=sum(part.unreachable_rows for part in parts),
         unreachable_loss=summed(part.unreachable_loss for part in parts),
@@ -132,7 +132,7 @@ def deep_block(
     out = np.empty((1, 1), dtype=object)
     out[0, 0] = Part(
         _smallest_ratio(values[counts], h[counts]),
-        kernel.exponent_sums(values),
+        exact_sums.exponent_sums(values),
         residual,
         int(unreachable.sum()),
         _sum(losses[-1][unreachable]) if thetas else 0.0,

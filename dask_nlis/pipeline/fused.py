@@ -10,7 +10,7 @@ from dask_nlis import phase, tally, workers
 from dask_nlis.blocks import is_regular
 from dask_nlis.intake import create_scores, write_block
 from dask_nlis.kernels.candidates import expected_scale
-from dask_nlis.kernels.draw import exact_total
+from dask_nlis.kernels.exact_sums import exact_total
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.pipeline.design import Kept, Known, Setting, Stage, Way
 from dask_nlis.pipeline.drawn import Drawn, as_drawn, matrix_of

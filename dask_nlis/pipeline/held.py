@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import dask.array as da
 
-from dask_nlis.kernels.draw import exact_total
+from dask_nlis.kernels.exact_sums import exact_total
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.pipeline.design import Kept, Known, Setting, Stage
 from dask_nlis.pipeline.drawn import Drawn, take_drawn

@@ -9,7 +9,7 @@ import dask.array as da
 import numpy as np
 
 from dask_nlis.errors import InputError
-from dask_nlis.kernels import draw as kernel, wide
+from dask_nlis.kernels import exact_sums, wide
 from dask_nlis.sample import GroupScale, Sample, Scale
 from dask_nlis.sampling.passes import BESIDE, Design, Part, Pass, carry_out
 from dask_nlis.sampling.plan import Plan
@@ -84,7 +84,7 @@ def _design(plan: Plan) -> Design[Sample]:
 
     def add(_: int, answer: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
         nonlocal sums
-        sums = kernel.merge_sums([sums, unpacked(answer)])
+        sums = exact_sums.merge_sums([sums, unpacked(answer)])
 
     yield Pass(block_sums, plan.blocks, add)
     return (yield from beside(plan, sums))
@@ -95,11 +95,11 @@ def beside(plan: Plan, sums: Shared) -> Design[Sample]:
     shares = {e: (Fraction(count, _UNIT), total) for e, (count, total) in sums.items()}
     reachable = sum((count for count, _ in shares.values()), Fraction(0))
     _check(plan.n_draws, plan.summary, reachable)
-    boundary, _ = kernel.boundary_bin(shares, plan.n_draws)
+    boundary, _ = exact_sums.boundary_bin(shares, plan.n_draws)
     inside: list[tuple[np.ndarray, np.ndarray]] = []
     yield Pass(_block_inside, plan.blocks, lambda _, answer: inside.append(answer), (boundary,))
     scores, missed = (np.concatenate([part[k] for part in inside]) for k in (0, 1))
-    factor = kernel.poisson_scale(shares, plan.n_draws, boundary, scores, boundary, missed)
+    factor = exact_sums.poisson_scale(shares, plan.n_draws, boundary, scores, boundary, missed)
     scale = replace(plan.scale(), exponent=boundary, factor=factor)
     found: list[tuple[np.ndarray, np.ndarray]] = []
     yield Pass(block_coins, plan.blocks, lambda _, answer: found.append(answer), (scale, plan.key))
@@ -118,7 +118,7 @@ def _check(n_more: int, summary: Summary, reachable: Fraction) -> None:
 def block_sums(part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sums of the scores of a block where each counts for the chance that it was missed, in little memory."""
     assert part.missed is not None
-    sums = kernel.weighted_sums(part.scores, part.missed)
+    sums = exact_sums.weighted_sums(part.scores, part.missed)
     counts, totals = zip(*sums.values(), strict=True) if sums else ((), ())
     return np.array(list(sums), np.int16), wide.from_whole(counts), wide.from_whole(totals)
 

@@ -19,7 +19,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask_nlis import phase, workers
 from dask_nlis.blocks import locate
 from dask_nlis.intake import ScoreRecord
-from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels import draw as kernel, exact_sums
 from dask_nlis.kernels.candidates import EVERYTHING, cut_of, reaches
 from dask_nlis.matrix import TallMatrix, map_blocks
 from dask_nlis.matrix.tall import without_column_axis
@@ -207,7 +207,7 @@ def _drawn(sifted: Sifted, n_draws: int) -> tuple[Sample, Scale, bool]:
     plan = Plan("poisson", n_draws, 0.0, sifted.seed, sifted.stage, sifted.summary._replace(blocks=(0,)))
     part = candidates_of(sifted)
     if sifted.earlier:
-        shared: Shared = kernel.merge_sums([unpacked(each.shared) for each in sifted.boxes[0].records])
+        shared: Shared = exact_sums.merge_sums([unpacked(each.shared) for each in sifted.boxes[0].records])
         sample = carry_out_on(part, beside(plan, shared))
     else:
         sample = carry_out_on(part, poisson(plan))

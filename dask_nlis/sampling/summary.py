@@ -9,7 +9,7 @@ import numpy as np
 from dask_nlis import phase, workers
 from dask_nlis.errors import InputError
 from dask_nlis.intake import scratch_scores
-from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels import exact_sums
 from dask_nlis.sampling.arguments import DISTINCT
 from dask_nlis.sampling.passes import Design, Part, Pass, carry_out
 
@@ -25,7 +25,7 @@ class Summary(NamedTuple):
     largest: float
     n_bad: int
     bad_rows: tuple[int, ...]  # the first five
-    sums: dict[int, tuple[int, int]]  # by exponent, as `kernel.exponent_sums`
+    sums: dict[int, tuple[int, int]]  # by exponent, as `exact_sums.exponent_sums`
     blocks: tuple[int, ...]  # those that hold a positive score
 
 
@@ -75,7 +75,7 @@ def joined(total: Summary, answer: tuple[Summary, Any]) -> Summary:
         largest=max(total.largest, part.largest),
         n_bad=total.n_bad + part.n_bad,
         bad_rows=(*total.bad_rows, *part.bad_rows)[:_NAMED],
-        sums=kernel.merge_sums([total.sums, kernel.unpacked(sums)]),
+        sums=exact_sums.merge_sums([total.sums, exact_sums.unpacked(sums)]),
         blocks=(),
     )
 
@@ -87,9 +87,9 @@ def block_summary(part: Part, with_sums: bool = True) -> tuple[Summary, Any]:
     if not (smallest >= 0 and largest < np.inf):  # nor is NaN, which both hand on
         bad = ~(np.isfinite(scores) & (scores >= 0))
         rows = tuple(part.rows(np.flatnonzero(bad)[:_NAMED]).tolist())
-        return Summary(len(scores), 0, 0.0, int(bad.sum()), rows, {}, ()), kernel.packed({})
+        return Summary(len(scores), 0, 0.0, int(bad.sum()), rows, {}, ()), exact_sums.packed({})
     n_positive = len(scores) if smallest > 0 else int(np.count_nonzero(scores > 0))
-    sums = kernel.packed(kernel.exponent_sums(scores) if with_sums else {})
+    sums = exact_sums.packed(exact_sums.exponent_sums(scores) if with_sums else {})
     return Summary(len(scores), n_positive, largest, 0, (), {}, ()), sums
 
 

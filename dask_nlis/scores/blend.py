@@ -13,7 +13,7 @@ from dask_nlis.device import choose
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import Opened, column_names, give_back, name_columns, open_array
-from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.numbers import is_number
 from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent
@@ -136,7 +136,7 @@ def _total(held: da.Array, k: int) -> float:
     bad = next((row for row, _ in parts if row >= 0), None)
     if bad is not None:
         raise InputError(f"scores[{k}] is negative or not finite at row {bad}; give finite scores >= 0")
-    exact = kernel.exact_total(kernel.merge_sums([sums for _, sums in parts]))
+    exact = exact_sums.exact_total(exact_sums.merge_sums([sums for _, sums in parts]))
     if not 0 < exact <= np.finfo(np.float64).max:
         raise InputError(
             f"scores[{k}] sum to {'more than float64 holds' if exact else 0}; give scores with a positive, finite sum"
@@ -148,7 +148,7 @@ def _block_sums(scores: np.ndarray, start: int) -> tuple[int, dict[int, tuple[in
     bad = ~(np.isfinite(scores) & (scores >= 0))
     if bad.any():
         return start + int(np.argmax(bad)), {}
-    return -1, kernel.exponent_sums(scores)
+    return -1, exact_sums.exponent_sums(scores)
 
 
 def _mixed(*blocks: np.ndarray, shares: tuple[float, ...], totals: tuple[float, ...]) -> np.ndarray:
