@@ -101,7 +101,8 @@ def leaves(
         ) -> tuple[np.ndarray | None, Finding]:
             return _inspect(columns, columns.sum(), label, own, row, job.missing, loss)
 
-        yield from map(Leaf._make, cut(x, labels, weights, start, job.n_matrix_columns, step, device, look))
+        for part in cut(x, labels, weights, start, job.n_matrix_columns, step, device, look):
+            yield Leaf(*part)
         return
     for a in range(0, len(x), step):
         place = slice(a, min(a + step, len(x)))
