@@ -37,7 +37,8 @@ class Factor:
     column_scale : ndarray of shape (p,)
         Powers of two that bring column norms into [0.5, 1).
     whitener : ndarray of shape (p, rank)
-        W: leverage is the squared row norm of F W, or of (F W) C where there is a correction.
+        W: leverage is the squared row norm of F W, or of (F W) C where there is a correction. Upper triangular, but
+        for zero rows, where it is the inverse of a Cholesky factor or of the R of a sketch.
     correction : ndarray of shape (rank, rank), or None
         C of a later read, to be applied to F W as rounded; W C would lose what it gains.
     frobenius : float
