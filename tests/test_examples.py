@@ -190,6 +190,33 @@ def test_adjoint_benchmark_finds_ours_exact_and_the_riemann_sum_as_good_as_its_s
     assert output[-4].startswith("logistic: ")
 
 
+def test_draws_are_measured_against_numpy_and_dask():
+    result = CliRunner().invoke(example("benchmarks/draw").main, ["--quick", "--rounds", "1"], catch_exceptions=False)
+    assert result.exit_code == 0
+    names = [line.strip("│ ").split("│")[0].strip() for line in result.output.splitlines() if line.startswith("│")]
+    assert names == ["multinomial", "stratified", "poisson", "systematic", "numpy Generator.choice", "da.random.choice"]
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("scaling", ["1e4", "1e5", "1e4", "1e5"]),
+        ("overhead", ["norm"] * 4 + ["leverage"] * 4),
+        ("memory", ["factor, leverage, draw, take", "run"] * 2),
+    ],
+)
+def test_benchmarks_of_clusters_print_a_table(name, rows):
+    ran = subprocess.run(
+        [sys.executable, EXAMPLES / "benchmarks" / f"{name}.py", "--quick"], capture_output=True, text=True, check=True
+    )
+    lines = [line.strip("│ ").split("│") for line in ran.stdout.splitlines() if line.startswith("│")]
+    assert [cells[0].strip() for cells in lines] == rows
+    for cells in lines:
+        assert float(re.findall(r"[\d.]+", cells[3])[0]) > 0
+
+
 def test_coverage_prints_a_line_for_each_model_and_design():
     arguments = ["--samples", "3", "--data", "synthetic"]
     result = CliRunner().invoke(example("coverage").main, arguments, catch_exceptions=False, env={"COLUMNS": "100"})

@@ -2,7 +2,9 @@
 
 import multiprocessing
 import os
+import resource
 import signal
+import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import dask
@@ -264,3 +266,23 @@ def test_a_worker_killed_in_the_middle_of_a_draw_changes_no_row(expected, monkey
             assert nlis.draw(scores, 100, seed=1, scheme=scheme, **options) == expected[scheme]
             assert len(passes) > 1
     assert len(set(killed)) == 4
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_workers_keep_the_memory_of_sub_blocks_between_uses(monkeypatch):
+    def faults():
+        """Pages a worker is given anew for forty arrays of a megabyte, one after the other."""
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(40):
+            np.ones(2**17)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    with cluster_of(n_workers=1, threads_per_worker=1) as cluster, Client(cluster) as client:
+        (before,) = client.run(faults).values()
+        x, y = pair()
+        nlis.norm_scores(nlis.reference_matrix(PROBLEM, x, y))
+        phase.blocks_of(x, "nlis-rows")
+        (after,) = client.run(faults).values()
+    assert before > 40 * 200  # 256 pages an array
+    assert after < 40 * 20
