@@ -156,8 +156,6 @@ def test_scores_that_do_not_fit_on_the_workers_go_to_a_file(tmp_path):
         stored = nlis.run(problem, x, y, size=1_000, seed=0, store=tmp_path / "run.zarr")
         assert set(client.run(os.getpid).values()) == pids  # no worker was killed and started again
     assert stored.scores.shape == (n,)
-    with dask.config.set(scheduler="synchronous"):
-        assert nlis.draw(scores[: 2 * rows], 1_000, seed=0).n_rows == 2 * rows
     assert len(sample) > 900
 
 
