@@ -18,7 +18,7 @@ from dask_nlis.matrix import Dual, Finding, Job, TallMatrix, as_matrix, check_fi
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, naming_rows
+from dask_nlis.matrix.tasks import Leaf, check_slopes, matrix_rows, naming_rows
 from dask_nlis.models import DeepReluNetwork, ReluNetwork
 from dask_nlis.scores.scorer import Scorer, lazy_scores
 
@@ -153,6 +153,8 @@ def _formed(leaf: Leaf, wanted: np.ndarray, job: Job, device: Device) -> Iterato
     What was found in the leaf itself is left out.
     """
     xp, step = array_namespace(leaf.x), sub_block_rows(device.kind, job.n_matrix_columns)
+    if isinstance(job.rule, Dual):
+        check_slopes(job.rule, leaf)  # which names rows by their place in the leaf
     for a in range(0, len(wanted), step):
         some = wanted[a : a + step]
         place = xp.asarray(some)
