@@ -73,6 +73,7 @@ def test_gpu_says_in_a_line_that_there_is_none(monkeypatch):
     assert (result.exit_code, result.output) == (0, "no GPU found (CuPy finds no GPU), so nothing was measured\n")
 
 
+@pytest.mark.slow
 def test_gpu_prints_a_table_of_rates_and_the_share_of_the_ceiling(monkeypatch):
     """With NumPy in the place of CuPy, whose names are the same, and both paths on the CPU."""
     gpu = example("benchmarks/gpu")
@@ -101,6 +102,7 @@ def test_gpu_prints_a_table_of_rates_and_the_share_of_the_ceiling(monkeypatch):
     assert "scores of GPU and CPU are at most 0.0e+00 apart" in result.output
 
 
+@pytest.mark.slow
 def test_patterns_prints_ratios_and_errors_of_two_networks(monkeypatch):
     patterns = example("benchmarks/patterns")
     result = CliRunner().invoke(patterns.main, ["--quick"], catch_exceptions=False)

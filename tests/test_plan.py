@@ -266,7 +266,9 @@ def test_scores_that_this_process_cannot_hold_are_not_computed(monkeypatch, tmp_
     monkeypatch.setattr(distributed.system, "MEMORY_LIMIT", 7_000)
     with (
         no_compute(),
-        pytest.raises(nlis.MemoryLimitError, match=r"norm scores of 1,000 rows take 7.81 kiB, above half of the 6.84 kiB"),
+        pytest.raises(
+            nlis.MemoryLimitError, match=r"norm scores of 1,000 rows take 7.81 kiB, above half of the 6.84 kiB"
+        ),
     ):
         nlis.norm_scores(mapped)
     assert nlis.norm_scores(tmp_path / "x.npy").shape == (1000,)

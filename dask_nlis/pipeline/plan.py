@@ -103,8 +103,8 @@ def plan(
     >>> X, y = nlis.datasets.california_housing(standardized=True)
     >>> problem = nlis.Problem(nlis.SingleIndex(nlis.Swish(1, 2)), constraint=nlis.Ball(10.0))
     >>> plan = nlis.plan(problem, X, y, size=500, calibrate=False)
-    >>> plan.reads, plan.passes[3].label, plan.seconds is None
-    (5, 'pilot rows', True)
+    >>> plan.reads, plan.passes[1].label, plan.seconds is None
+    (5, 'pilot scores', True)
     """
     options: dict[str, Any] = {"missing": missing, "device": device, "block_bytes": block_bytes}
     options["sample_weight"] = sample_weight
