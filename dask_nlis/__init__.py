@@ -47,6 +47,7 @@ from dask_nlis.errors import (
     InputError,
     InputTypeError,
     MatrixMismatchError,
+    MemoryLimitError,
     MissingDataError,
     NlisError,
     NlisWarning,
@@ -72,7 +73,8 @@ from dask_nlis.losses import (
 )
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix, tangent_matrix
 from dask_nlis.models import DeepReluNetwork, Homogeneous, Linear, Numerical, ReluNetwork, SingleIndex
-from dask_nlis.pipeline import Run, open_run, pilot, run
+from dask_nlis.pipeline import Run, open_run, pilot, plan, run
+from dask_nlis.planner import Plan
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, refit, refit_with
 from dask_nlis.sample import Sample, concat, pool
@@ -134,6 +136,7 @@ __all__ = [
     "Logistic",
     "LogisticLoss",
     "MatrixMismatchError",
+    "MemoryLimitError",
     "MissingDataError",
     "NlisError",
     "NlisWarning",
@@ -141,6 +144,7 @@ __all__ = [
     "NotHomogeneousError",
     "Numerical",
     "PerformanceWarning",
+    "Plan",
     "PoissonDeviance",
     "Probit",
     "Problem",
@@ -192,6 +196,7 @@ __all__ = [
     "open_rows",
     "open_run",
     "pilot",
+    "plan",
     "pool",
     "reference_matrix",
     "refit",

@@ -7,6 +7,7 @@ NlisError
  |   +- NotHomogeneousError
  |   +- IdentityResidualError
  |   +- ZeroLossSingularityError
+ |   +- MemoryLimitError (MemoryError)
  +- InputTypeError (TypeError)
  +- MissingDataError (FileNotFoundError)
  +- StoreExistsError (FileExistsError)
@@ -68,6 +69,10 @@ class NotHomogeneousError(InputError):
 
 class ZeroLossSingularityError(InputError):
     """Rows lie where the root of their loss has no slope; the first row and the count are named."""
+
+
+class MemoryLimitError(InputError, MemoryError):
+    """What was asked for does not fit into the memory of a worker or of this process; nothing was computed."""
 
 
 class InputTypeError(NlisError, TypeError):

@@ -20,19 +20,19 @@ from uuid import uuid4
 import dask
 import dask.array as da
 import dask.base
+import dask.local
 import dask.multiprocessing
 import distributed
 import distributed.system
 import numpy as np
 from dask._task_spec import DataNode
 from dask.callbacks import Callback
-from distributed.comm import get_address_host
 from distributed.diagnostics.plugin import WorkerPlugin
-from distributed.utils import get_ip
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from dask_nlis import tally, workers
 from dask_nlis.errors import ClusterError
 from dask_nlis.graph import Asked, Graph, Key, Wave, flat_keys, on_top, optimised, waves
 
@@ -104,8 +104,8 @@ def on_blocks(
 ) -> list[Any]:
     """Run `task(block, *arguments[k])` on the row blocks k of an array and return what each gives, in order.
 
-    Blocks without arguments are not computed; what comes back may be any small object. With `collect` each is handed on
-    as `each_block` does, and nothing is returned.
+    Blocks without arguments are not computed; what comes back may be any small object, and a block itself a tuple. With
+    `collect` each is handed on as `each_block` does, and nothing is returned.
     """
     name, rest = f"{label}-{uuid4().hex}", (0,) * (array.ndim - 1)
     made = {(name, k): Asked((array.name, k, *rest), _called, (task, arguments[k])) for k in sorted(arguments)}
@@ -114,37 +114,8 @@ def on_blocks(
     return answers
 
 
-def _called(block: np.ndarray, task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    return task(np.asarray(block), *arguments)
-
-
-def fits_in_memory(n_bytes: int) -> bool:
-    """Whether results of this size may be held: in a quarter of the memory of this process, or of a cluster's workers.
-
-    Also where workers are on other machines, which do not see this one's files: they spill to their own.
-    """
-    client = client_in_force()
-    if client is None:
-        return n_bytes <= memory_limit() // 4
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    here = {"127.0.0.1", "::1", "localhost", get_ip()}
-    limits = [worker["memory_limit"] for worker in workers.values()]
-    return (
-        not all(limits)  # 0 is no limit
-        or n_bytes <= sum(limits) // 4
-        or not all(get_address_host(address) in here for address in workers)
-    )
-
-
-def memory_limit() -> int:
-    """Bytes of memory that this process may use."""
-    return int(distributed.system.MEMORY_LIMIT)
-
-
-def client_in_force() -> distributed.Client | None:
-    """Return the client that would run a compute now, or None for a local scheduler."""
-    owner = getattr(dask.base.get_scheduler(), "__self__", None)
-    return owner if isinstance(owner, distributed.Client) else None
+def _called(block: Any, task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    return task(block if isinstance(block, tuple) else np.asarray(block), *arguments)
 
 
 def warn(message: str, category: type[Warning]) -> None:
@@ -153,6 +124,20 @@ def warn(message: str, category: type[Warning]) -> None:
         distributed.warn(message, category)
     else:
         warnings.warn(message, category, stacklevel=outside())
+
+
+def ran(task: str, kind: str, why: str) -> None:
+    """Tell, from inside a task, that the block function `task` ran on a kind of device, and why on no other."""
+    try:
+        worker = distributed.get_worker()
+    except ValueError:
+        tally.add_here(kind, why)
+        return
+    key = worker.get_current_task()
+    topic = (worker.state.tasks[key].annotations or {}).get(tally.ANNOTATION)
+    if topic is not None:
+        # On the stream on which the result is announced, and so known to the scheduler before it.
+        worker.log_event(topic, (str(key), task, kind, why))
 
 
 def outside() -> int:
@@ -180,7 +165,7 @@ def _run(
     collect: Collect,
     hold: bool = False,
 ) -> None:
-    client = client_in_force()
+    client = workers.client_in_force()
     parts = waves(graph, keys, LOCAL_WAVE if client is None else CLUSTER_WAVE)
     # Locally every task counts, on a cluster the results that come back (one for 16 blocks of a factor).
     total = (
@@ -197,6 +182,8 @@ def _run(
 
 def _run_local(part: Wave, advance: Advance, collect: Collect) -> None:
     get = dask.base.get_scheduler() or dask.threaded.get
+    if get not in (dask.threaded.get, dask.local.get_sync):
+        tally.missing()
     own_pool = get is dask.multiprocessing.get and dask.config.get("pool", None) is None
     options = {"initializer": _one_blas_thread} if own_pool else {}
     with Callback(posttask=lambda *_: advance(1)):
@@ -210,7 +197,9 @@ def _run_cluster(
 ) -> None:
     _wait_for_workers(client)
     client.register_plugin(_Prepared(os.getpid()))
-    with distributed.span("nlis", label), dask.annotate(retries=RETRIES):
+    topic = tally.topic()
+    notes = {} if topic is None else {tally.ANNOTATION: topic}
+    with distributed.span("nlis", label), dask.annotate(retries=RETRIES, **notes):
         futures = client.get(part.graph, part.keys, sync=False)
     pending = distributed.as_completed(futures, with_results=not hold, raise_errors=True)
     del futures  # so that each result leaves the cluster once it has been fetched
@@ -230,6 +219,8 @@ def _run_cluster(
         while key in early:
             collect(early.pop(key))
             key = next(waiting, None)
+    if topic is not None:
+        tally.add_events(event for _, event in client.get_events(topic))
 
 
 def _until_ready(client: distributed.Client, pending: distributed.as_completed) -> None:

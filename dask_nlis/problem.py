@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_numpy_array
 
 from dask_nlis.activations import (
     Activation,
@@ -32,6 +32,7 @@ from dask_nlis.activations import (
 )
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, Constraint, HalfSpaces, Intersection
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.kernels.joined import joined
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import is_number
 from dask_nlis.losses import (
@@ -243,8 +244,10 @@ def slope(problem: Problem, phi: Activation, u: Array, y: Array | None) -> Array
     Activations that level off have a finite value and a secant of 0 there, which would pass for a row of zeros.
     """
     xp = array_namespace(u)
-    inner = xp.where(xp.isfinite(u), phi.secant(u), xp.nan * xp.ones_like(u))
-    if y is None:
+    inner, known = phi.secant(u), xp.isfinite(u)
+    if not (is_numpy_array(u) and known.all()):
+        inner = xp.where(known, inner, xp.nan * xp.ones_like(u))
+    if y is None or isinstance(problem.loss, SquaredError):  # whose root has slope 1
         return inner
     return problem.loss.root_slope(phi.value(u), xp.full(u.shape, phi.at_zero, dtype=u.dtype), y) * inner
 
@@ -271,22 +274,29 @@ def singular(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
     return problem.loss.singular(problem.model.predict(theta, x), problem.model.at_zero(x), y)
 
 
-def dual_rows(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
-    """Rows [f*_i ; f_i(0)] of the dual matrix (Definition 3.2), x (m, d) -> (m, p + 1)."""
-    xp = array_namespace(x)
+def dual_rows(problem: Problem, theta: Array, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
+    """Rows [f*_i ; f_i(0)] of the dual matrix (Definition 3.2), x (m, d) -> (m, p + 1); `out` as in `joined`."""
+    model, xp = problem.model, array_namespace(x)
+    if isinstance(model, Linear | SingleIndex):  # of degree 1
+        factor = slope(problem, model.activation, model.index(theta, x), y)
+        return joined(x, factor, at_zero(problem, y, x), constant=model.intercept, out=out)
     return xp.concat([adjoint(problem, theta, x, y), at_zero(problem, y, x)[:, None]], axis=1)
 
 
-def dual_squared_norms(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
-    """Squared norms of the rows of `dual_rows`, (m, d) -> (m,); index models do not form them."""
-    model = problem.model
-    if not is_index(model):
-        return squared_row_norms(dual_rows(problem, theta, x, y))
-    xp = array_namespace(x)
-    factor = slope(problem, model.activation, model.index(theta, x), y) / model.degree
-    # Squared last: the factor alone may be too small for its square where the row is not.
-    lengths, last = factor * xp.sqrt(model.index_gradient_norms(theta, x)), at_zero(problem, y, x)
-    return lengths * lengths + last * last
+def dual_squared_norms(
+    problem: Problem, theta: Array, x: Array, y: Array | None, lengths: Array | None = None
+) -> Array:
+    """Squared norms of the rows of `dual_rows`, (m, d) -> (m,), from those of x if given; not formed where possible."""
+    model, xp = problem.model, array_namespace(x)
+    last = at_zero(problem, y, x)
+    if is_index(model):
+        u, squares = model.index_and_norms(theta, x, lengths)
+        # Squared last: the factor alone may be too small for its square where the row is not.
+        lengths = slope(problem, model.activation, u, y) / model.degree * xp.sqrt(squares)
+        return lengths * lengths + last * last
+    if is_adjoint(model) and has_closed_form(problem, y is not None):
+        return model.adjoint_norms(theta, x, lengths) + last * last
+    return squared_row_norms(dual_rows(problem, theta, x, y))
 
 
 def dual_ray(problem: Problem, theta: Array, x: Array, y: Array | None) -> Ray:
@@ -296,11 +306,19 @@ def dual_ray(problem: Problem, theta: Array, x: Array, y: Array | None) -> Ray:
     return found._replace(rows=array_namespace(x).concat([found.rows, last], axis=1))
 
 
-def tangent_rows(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
+def tangent_rows(problem: Problem, theta: Array, x: Array, y: Array, out: np.ndarray | None = None) -> Array:
     """Rows sqrt(max(l''_i, 0)) J_i, J the gradient of the prediction, (m, d) -> (m, p): H = sum max(l''_i, 0) J_i J_i'."""
-    xp = array_namespace(x)
-    bend = problem.loss.curvature(problem.model.predict(theta, x), y)
-    return xp.sqrt(xp.where(bend > 0, bend, xp.zeros_like(bend)))[:, None] * problem.model.jacobian(theta, x)
+    model = problem.model
+    if isinstance(model, Linear | SingleIndex):
+        u = model.index(theta, x)
+        root = _root_of_curvature(problem.loss, model.activation.value(u), y)
+        return joined(x, root * model.activation.derivative(u), None, constant=model.intercept, out=out)
+    return _root_of_curvature(problem.loss, model.predict(theta, x), y)[:, None] * model.jacobian(theta, x)
+
+
+def _root_of_curvature(loss: Loss, prediction: Array, y: Array) -> Array:
+    xp, bend = array_namespace(prediction), loss.curvature(prediction, y)
+    return xp.sqrt(xp.where(bend > 0, bend, xp.zeros_like(bend)))
 
 
 def loss_gradients(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
@@ -309,13 +327,18 @@ def loss_gradients(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
     return slopes[:, None] * problem.model.jacobian(theta, x)
 
 
-def reference_rows(problem: Problem, x: Array, y: Array | None) -> Array:
+def reference_rows(problem: Problem, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
     """Rows [x_i, 1 | f_i(0)] of the reference matrix: every slope replaced by its sign, (m, d) -> (m, q + 1)."""
-    xp = array_namespace(x)
-    return xp.concat([problem.model.inputs(x), at_zero(problem, y, x)[:, None]], axis=1)
+    return joined(x, None, at_zero(problem, y, x), constant=_has_bias(problem.model, x), out=out)
 
 
-def reference_squared_norms(problem: Problem, x: Array, y: Array | None) -> Array:
-    """Squared norms of the rows of `reference_rows`, (m, d) -> (m,)."""
+def _has_bias(model: Model, x: Array) -> bool:
+    """Whether the model sees [x, 1] in place of x."""
+    return model.inputs(x[:1, :]).shape[1] > x.shape[1]
+
+
+def reference_squared_norms(problem: Problem, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
+    """Squared norms of the rows of `reference_rows`, (m, d) -> (m,), from those of x if given."""
+    lengths = squared_row_norms(x) if lengths is None else lengths
     last = at_zero(problem, y, x)
-    return squared_row_norms(problem.model.inputs(x)) + last * last
+    return lengths + int(_has_bias(problem.model, x)) + last * last

@@ -6,7 +6,7 @@ refuses to run, and a GPU that is none.
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from dask.callbacks import Callback
 from dask.utils import key_split
 from zarr.storage import LocalStore
 
-from dask_nlis.device import Device
+from dask_nlis.device import Device, Kept, Memory, opened as real_opened
 
 _living: dict[int, "CountingArray"] = {}
 
@@ -131,29 +131,73 @@ def no_compute() -> Iterator[None]:
         yield
 
 
-class FakeGPU:
-    """A device whose arrays are array_api_strict's: any NumPy call on them fails. Counts its transfers."""
+class FakeOutOfMemory(MemoryError):
+    """What the fake GPU raises in place of CuPy's OutOfMemoryError."""
 
-    def __init__(self) -> None:
+
+class FakeGPU:
+    """A device whose arrays are array_api_strict's: any NumPy call on them fails. Counts its transfers.
+
+    `ships` are data of blocks, `puts` arrays that blocks share, `fetches` results. It is out of memory for data above
+    `limit` bytes, and for what `refuses` says so; `free` and `total` are the bytes that it says it has.
+    """
+
+    def __init__(
+        self,
+        limit: float = np.inf,
+        free: int = 2**33,
+        total: int = 2**34,
+        refuses: Callable[[Any], bool] = lambda _: False,
+    ) -> None:
         import array_api_strict
 
         self.namespace = array_api_strict
-        self.puts = self.fetches = 0
+        self.limit, self.free, self.total, self.refuses = limit, free, total, refuses
+        self.ships = self.puts = self.fetches = self.releases = 0
+        self.kept = Kept(self._put)
 
-    def device(self, name: str) -> Device:
-        """Stand-in for `dask_nlis.device.choose`."""
-        assert name in ("auto", "cpu", "cuda")
-        return Device("cuda", self._put, self._fetch)
+    def opened(self, name: str) -> Device:
+        """Stand-in for `dask_nlis.device.opened`, which leaves the CPU to those who ask for it."""
+        if name == "cpu":
+            return real_opened(name)
+        assert name in ("auto", "cuda")
+        return Device(
+            "cuda",
+            self.kept.get,
+            self._ship,
+            self._fetch,
+            self.kept,
+            lambda: Memory(self.free, self.total),
+            self._release,
+            lambda error: isinstance(error, FakeOutOfMemory),
+        )
 
-    def _put(self, block: Any) -> Any:
-        assert isinstance(block, np.ndarray)
+    def transfers(self) -> tuple[int, int, int]:
+        """Data over, shared arrays over and results back since the last call."""
+        found = self.ships, self.puts, self.fetches
+        self.ships = self.puts = self.fetches = 0
+        return found
+
+    def _put(self, array: Any) -> Any:
+        assert isinstance(array, np.ndarray)
+        assert array.dtype == np.float64
         self.puts += 1
-        return self.namespace.asarray(np.array(block, dtype=np.float64))
+        return self.namespace.asarray(np.array(array))
+
+    def _ship(self, block: Any) -> Any:
+        assert isinstance(block, np.ndarray)
+        self.ships += 1
+        if block.nbytes > self.limit or self.refuses(block):
+            raise FakeOutOfMemory
+        return self.namespace.asarray(np.array(block))
 
     def _fetch(self, array: Any) -> np.ndarray:
         assert not isinstance(array, np.ndarray)
         self.fetches += 1
         return np.asarray(array)
+
+    def _release(self) -> None:
+        self.releases += 1
 
 
 def rows_of(seed: int, n: int, d: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ import zarr
 from counting import CountingArray, Tasks, no_compute, same_bits
 
 import dask_nlis as nlis
-from dask_nlis import device
+from dask_nlis.device import memory
 
 SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
 
@@ -95,9 +95,9 @@ def test_scores_do_not_depend_on_the_sub_block(verb, rng, monkeypatch):
     A = nlis.dual_matrix(nlis.Problem(model), X, y, theta=rng.normal(size=model.n_parameters(6)))
     found = []
     for rows in (64, 4096):
-        monkeypatch.setattr(device, "_FEWEST_ROWS", 1)
-        monkeypatch.setitem(device._SUB_BLOCK_BYTES, "cpu", 8 * A.shape[1] * rows)
-        assert device.sub_block_rows("cpu", A.shape[1]) == rows
+        monkeypatch.setattr(memory, "_FEWEST_ROWS", 1)
+        monkeypatch.setitem(memory._SUB_BLOCK_BYTES, "cpu", 8 * A.shape[1] * rows)
+        assert memory.sub_block_rows("cpu", A.shape[1]) == rows
         found.append(nlis.norm_scores(A) if verb == "norm" else nlis.leverage_scores(A, nlis.factorize(A)))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 

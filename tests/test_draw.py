@@ -13,7 +13,7 @@ import pytest
 from counting import Tasks
 
 import dask_nlis as nlis
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.kernels import draw as kernel, wide
 
 SCHEMES = ("multinomial", "stratified", "poisson", "systematic")
@@ -71,7 +71,7 @@ def test_a_sample_drawn_by_processes_is_the_sample_drawn_by_threads(scores):
 @each_scheme
 def test_a_sample_is_equal_when_scores_do_not_fit_in_memory(scores, scheme, monkeypatch):
     expected = nlis.draw(scores, 50, scheme=scheme, seed=2)
-    monkeypatch.setattr(phase, "fits_in_memory", lambda n_bytes: False)
+    monkeypatch.setattr(workers, "fits_in_memory", lambda n_bytes: False)
     lazy = da.from_array(scores, chunks=((400, 3, 500, 100),))  # irregular: the scratch file is not
     same_sample(nlis.draw(lazy, 50, scheme=scheme, seed=2), expected)
 

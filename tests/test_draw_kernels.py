@@ -10,7 +10,7 @@ from draw_oracle import plain_targets
 from hypothesis import given, strategies as st
 from scipy.stats import chi2
 
-from dask_nlis.kernels import draw as kernel, wide
+from dask_nlis.kernels import draw as kernel, exact_sums, wide
 
 SCORES = {
     "equal": np.ones(7),
@@ -170,30 +170,30 @@ def test_row_uniforms_are_uniform_on_the_unit_interval():
 
 @each_scores
 def test_exponent_sums_hold_the_exact_total_however_the_scores_are_split(scores):
-    sums = kernel.exponent_sums(scores)
-    assert kernel.exact_total(sums) == sum(map(Fraction, scores.tolist()))
-    assert kernel.unpacked(kernel.packed(sums)) == sums
-    assert kernel.unpacked(kernel.packed({})) == {}
+    sums = exact_sums.exponent_sums(scores)
+    assert exact_sums.exact_total(sums) == sum(map(Fraction, scores.tolist()))
+    assert exact_sums.unpacked(exact_sums.packed(sums)) == sums
+    assert exact_sums.unpacked(exact_sums.packed({})) == {}
     positive = scores[scores > 0].tolist()
     exponents = [math.frexp(s)[1] for s in positive]
     assert {e: count for e, (count, _) in sums.items()} == {e: exponents.count(e) for e in set(exponents)}
     for length in (1, 3, 1_000):
-        parts = [kernel.exponent_sums(scores[a : a + length]) for a in range(0, len(scores), length)]
-        assert kernel.merge_sums(parts) == sums
-        assert kernel.merge_sums(parts[::-1]) == sums
+        parts = [exact_sums.exponent_sums(scores[a : a + length]) for a in range(0, len(scores), length)]
+        assert exact_sums.merge_sums(parts) == sums
+        assert exact_sums.merge_sums(parts[::-1]) == sums
 
 
 @given(st.lists(st.floats(0, 1e300, allow_subnormal=True), max_size=40))
 def test_the_exact_total_rounds_to_fsum(values):
-    assert float(kernel.exact_total(kernel.exponent_sums(np.array(values)))) == math.fsum(values)
+    assert float(exact_sums.exact_total(exact_sums.exponent_sums(np.array(values)))) == math.fsum(values)
 
 
 def scale_of(scores: np.ndarray, size: int) -> tuple[float, int]:
     """Run both steps as the draw does; the number of scores sent to the client is returned as well."""
-    sums = kernel.exponent_sums(scores)
-    boundary, some_certain = kernel.boundary_bin(sums, size)
+    sums = exact_sums.exponent_sums(scores)
+    boundary, some_certain = exact_sums.boundary_bin(sums, size)
     inside = scores[(scores > 0) & (np.frexp(scores)[1] == boundary)] if some_certain else np.empty(0)
-    return kernel.poisson_scale(sums, size, boundary, inside), len(inside)
+    return exact_sums.poisson_scale(sums, size, boundary, inside), len(inside)
 
 
 def exact_scale(scores: np.ndarray, size: int) -> Fraction:

@@ -112,7 +112,7 @@ def test_sums_of_a_block_are_those_of_its_parts(by, rng, monkeypatch):
     thetas = checkpoints(rng)
     whole = nlis.drift(PROBLEM, X, Y, thetas, by=by)
     monkeypatch.setattr(drift_sums, "_HELD", 1)
-    monkeypatch.setattr("dask_nlis.device._SUB_BLOCK_BYTES", {"cpu": 1})
+    monkeypatch.setattr("dask_nlis.device.memory._SUB_BLOCK_BYTES", {"cpu": 1})
     parts = nlis.drift(PROBLEM, X, Y, thetas, by=by)
     for name in ("losses", "beta", "affinity", "rank_correlation", "top_overlap"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-11, err_msg=name)

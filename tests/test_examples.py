@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,6 +64,132 @@ def test_accuracy_prints_a_table_and_fails_when_a_method_is_behind(monkeypatch):
     assert result.exit_code == 1
     assert re.search(r"^tsqr at 1e\+06: .* allowed", result.output, re.MULTILINE)
     assert re.search(r"^tsqr at 1e8: .* is above 1e-6$", result.output, re.MULTILINE)
+
+
+def test_gpu_says_in_a_line_that_there_is_none(monkeypatch):
+    gpu = example("benchmarks/gpu")
+    monkeypatch.setattr(gpu, "probe", lambda: "CuPy finds no GPU")
+    result = CliRunner().invoke(gpu.main, [], catch_exceptions=False)
+    assert (result.exit_code, result.output) == (0, "no GPU found (CuPy finds no GPU), so nothing was measured\n")
+
+
+@pytest.mark.slow
+def test_gpu_prints_a_table_of_rates_and_the_share_of_the_ceiling(monkeypatch):
+    """With NumPy in the place of CuPy, whose names are the same, and both paths on the CPU."""
+    gpu = example("benchmarks/gpu")
+    stream = SimpleNamespace(synchronize=lambda: None)
+    properties = SimpleNamespace(getDeviceProperties=lambda number: {"name": b"a card that is none"})
+    cuda = SimpleNamespace(get_current_stream=lambda: stream, Device=lambda: SimpleNamespace(id=0), runtime=properties)
+    fake = SimpleNamespace(asarray=np.array, eye=np.eye, float64=np.float64, cuda=cuda, __version__="0")
+    monkeypatch.setattr(gpu, "probe", lambda: fake)
+    monkeypatch.setitem(sys.modules, "cupy.cublas", SimpleNamespace(syrk=lambda how, a: a.T @ a))
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setitem(sys.modules, "cupyx", SimpleNamespace(empty_like_pinned=np.empty_like))
+    passes = gpu.passes
+    monkeypatch.setattr(gpu, "passes", lambda where, *rest: passes("cpu", *rest))
+    result = CliRunner().invoke(gpu.main, ["--quick"], catch_exceptions=False)
+    assert result.exit_code == 0
+    head, _, _, names, rule, *table = result.output.splitlines()
+    assert head.startswith("a card that is none; ")
+    assert names.count("|") == rule.count("|") == len(gpu.COLUMNS) + 1
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table if row.startswith("|")]
+    pairs = [(dtype, str(d)) for dtype in ("float32", "float64") for d in (20, 100, 500)]
+    assert [row[:3] for row in rows] == [[*pair, name] for pair in pairs for name in ("Gram", "scores")]
+    assert all(float(cell) > 0 for row in rows for cell in row[3:9])
+    assert re.search(
+        r"^at d = 500 between \d+% and \d+% of the binding ceiling; target 70%$", result.output, re.MULTILINE
+    )
+    assert "scores of GPU and CPU are at most 0.0e+00 apart" in result.output
+
+
+@pytest.mark.slow
+def test_patterns_prints_ratios_and_errors_of_two_networks(monkeypatch):
+    patterns = example("benchmarks/patterns")
+    result = CliRunner().invoke(patterns.main, ["--quick"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^random network: 6,000 x 85, 16 patterns, kappa [\d.]+$", result.output, re.MULTILINE)
+    assert re.search(
+        r"^auto: method patterns, 1 read\(s\), rank 81, error \d\.\de-1[5-8]$", result.output, re.MULTILINE
+    )
+    assert re.search(r"^\| both passes \| [\d.]+ \| [\d.]+ \| [\d.]+ \|$", result.output, re.MULTILINE)
+    assert "trained network: 1,200 x 1,011" in result.output
+
+    exact = patterns.exact
+    monkeypatch.setattr(patterns, "exact", lambda A: (exact(A)[0] + 1e-11, 1.0))
+    monkeypatch.setattr(patterns, "THETA", patterns.IMAGES.parent / "none")
+    result = CliRunner().invoke(patterns.main, ["--quick"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "the error 1.0e-11 is above 1e-12" in result.output
+
+
+def test_fused_shows_a_read_less_a_stage_and_the_same_sample():
+    result = CliRunner().invoke(example("benchmarks/fused").main, ["--quick", "--blocks", "5"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in result.output.splitlines() if "|" in line]
+    reads = {(line[0], line[1]): line[2] for line in lines[2:]}
+    assert reads["leverage at theta", "run"] == "3.00"
+    assert reads["two stages", "run"] == "5.00"
+    assert reads["leverage at theta", "score, draw, take"] == "4.00"
+    assert reads["two stages", "score, draw, take"] == "7.00"
+    assert result.output.splitlines()[-1] == "the same samples, rows and fits in every bit"
+
+
+def _benchmark(name, *arguments):
+    result = CliRunner().invoke(example(f"benchmarks/{name}").main, [*arguments], catch_exceptions=False)
+    lines = [line.split("|")[1:-1] for line in result.output.splitlines() if line.startswith("|") and "-:" not in line]
+    return result.exit_code, [[entry.strip() for entry in line] for line in lines], result.output.splitlines()
+
+
+def test_leverage_benchmark_times_every_rival_and_fails_where_scores_differ(monkeypatch):
+    code, lines, output = _benchmark("leverage", "--quick")
+    assert code == 0
+    assert "one BLAS thread" in output[0]
+    assert lines[0][4:10] == [
+        "public / ceiling",
+        "kernels / ceiling",
+        "dask tsqr",
+        "numpy qr",
+        "numpy pinv",
+        "statsmodels",
+    ]
+    assert all(float(entry) > 0 for entry in lines[1])
+    assert float(lines[1][-1]) < 1e-11
+    assert [line[1] for line in lines[3:]] == ["uncompressed", "default"]
+    monkeypatch.setattr(example("benchmarks/leverage"), "ceiling", lambda F, whitener: np.zeros(len(F)))
+    code, _, output = _benchmark("leverage", "--quick")
+    assert code == 1
+    assert re.search(r"^d=20: scores are \S+ apart$", "\n".join(output), re.MULTILINE)
+
+
+def test_norms_benchmark_gives_the_norms_of_formed_rows(monkeypatch):
+    norms = example("benchmarks/norms")
+    monkeypatch.setattr(norms, "torch", None)  # which comes with an extra
+    code, (columns, line), _ = _benchmark("norms", "--quick")
+    assert code == 0
+    assert columns[3:9] == ["scores", "public", "forward", "scores / forward", "rows", "torch"]
+    assert line[:3] == ["100", "10", "1011"]
+    assert line[8] == ""
+    assert float(line[9]) < 1e-11
+    real = norms.norm_block
+    monkeypatch.setattr(norms, "norm_block", lambda *given, **known: real(*given, **known) * (1 + 1e-10))
+    assert _benchmark("norms", "--quick")[0] == 1
+
+
+def test_adjoint_benchmark_finds_ours_exact_and_the_riemann_sum_as_good_as_its_steps(monkeypatch):
+    code, (columns, *lines), _ = _benchmark("adjoint", "--quick")
+    assert code == 0
+    assert columns[-2:] == ["error", "error of Riemann"]
+    assert [line[0] for line in lines] == ["logistic", "logistic, far", "swish", "ReLU network"]
+    assert all(float(line[6]) < 1e-11 and 1e-4 < float(line[7]) < 1e-1 for line in lines)
+
+    def exact(gradient, theta, X, steps):
+        nodes, weights = np.polynomial.legendre.leggauss(64)
+        return sum(weight / 2 * gradient((t + 1) / 2 * theta, X) for t, weight in zip(nodes, weights, strict=True))
+
+    monkeypatch.setattr(example("benchmarks/adjoint"), "riemann", exact)
+    code, _, output = _benchmark("adjoint", "--quick")
+    assert code == 1  # ours is no better than that
+    assert output[-4].startswith("logistic: ")
 
 
 def test_draws_are_measured_against_numpy_and_dask():
@@ -126,6 +253,8 @@ def test_detection_prints_areas_and_fails_where_a_score_does_not_find_what_it_sh
 def test_every_example_and_data_file_is_listed_in_the_readme():
     readme = (EXAMPLES / "README.md").read_text("utf-8")
     for script in EXAMPLES.rglob("*.py"):
+        if "__main__" not in script.read_text("utf-8"):  # what scripts share
+            continue
         assert f"python examples/{script.relative_to(EXAMPLES)}" in readme
     for data in (EXAMPLES / "data").iterdir():
         assert f"`data/{data.name}`" in readme

@@ -4,7 +4,6 @@ import json
 import pickle
 import warnings
 
-import array_api_strict
 import dask
 import dask.array as da
 import numpy as np
@@ -15,10 +14,10 @@ from dask.base import tokenize
 from hypothesis import given, settings, strategies as st
 
 import dask_nlis as nlis
+from dask_nlis import device
 from dask_nlis.device import choose
 from dask_nlis.factor import Factor, factorize
 from dask_nlis.factor.gram import Gram, read_gram, scaled_gram
-from dask_nlis.kernels import linalg
 from dask_nlis.matrix import Finding, as_matrix
 
 EPS = np.finfo(np.float64).eps
@@ -424,19 +423,10 @@ def test_the_gram_matrix_of_a_sub_block_carries_the_exponents_of_its_columns(sca
     assert np.isfinite(values).all()
     kept = [0, 2]
     exact = np.ldexp(x * [scale, 1.0, 1.0], -np.where(exponents < -2000, 0, exponents))[:, kept]
-    np.testing.assert_allclose(values[np.ix_(kept, kept)], exact.T @ exact, rtol=1e-14)
+    np.testing.assert_allclose(values[np.ix_(kept, kept)], np.tril(exact.T @ exact), rtol=1e-14)
     assert not values[1].any()
     if scale == 1.0:
         np.testing.assert_array_equal(exponents[kept], 0)  # ordinary columns are left as they are
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (40, 4)])
-def test_the_gram_kernel_is_the_same_in_every_namespace(shape, rng):
-    a = rng.normal(size=shape)
-    found = linalg.gram(array_api_strict.asarray(a))
-    assert type(found) is type(array_api_strict.zeros(1))
-    np.testing.assert_allclose(np.asarray(found), a.T @ a, rtol=1e-14)
-    np.testing.assert_array_equal(linalg.gram(a), linalg.gram(a).T)
 
 
 @pytest.mark.parametrize("method", [*EXACT, "sketch-only"])
@@ -445,10 +435,9 @@ def test_every_method_computes_on_a_device_whose_arrays_are_not_numpys(method, m
     F[:, 3] = 0.0
     expected, known = scored(F, method, 90)
     gpu = FakeGPU()
-    for room in ("factor.gram", "factor.sketch", "factor.tree", "scores.leverage"):
-        monkeypatch.setattr(f"dask_nlis.{room}.choose", gpu.device)
+    monkeypatch.setattr(device, "opened", gpu.opened)
     h, factor = scored(F, method, 90)
-    assert gpu.puts
+    assert gpu.ships
     assert gpu.fetches
     assert (factor.method, factor.rank, factor.reads) == (known.method, 3, known.reads)
     np.testing.assert_allclose(h, expected, atol=1e-13)

@@ -9,7 +9,7 @@ import pytest
 from test_unbiased import deviation
 
 import dask_nlis as nlis
-from dask_nlis import phase
+from dask_nlis import workers
 from dask_nlis.sampling.groups import shared_sizes
 from dask_nlis.sampling.summary import Summary
 
@@ -77,7 +77,7 @@ def test_groups_do_not_depend_on_chunks_containers_or_memory(scores, by, scheme,
     for name, labels in containers.items():
         lazy = da.from_array(scores, chunks=((100, 3, 300),))
         assert nlis.draw(lazy, 40, scheme=scheme, by=labels, min_per_group=6, seed=2) == expected, name
-    monkeypatch.setattr(phase, "fits_in_memory", lambda n_bytes: False)
+    monkeypatch.setattr(workers, "fits_in_memory", lambda n_bytes: False)
     lazy = da.from_array(scores, chunks=((100, 3, 300),))
     assert nlis.draw(lazy, 40, scheme=scheme, by=by, min_per_group=6, seed=2) == expected
 
@@ -118,7 +118,7 @@ def test_a_group_left_out_is_never_drawn_and_the_weights_stand_for_the_others(sc
 
 
 def parts_of(*groups: list[float]) -> list[Summary]:
-    from dask_nlis.kernels.draw import exponent_sums
+    from dask_nlis.kernels.exact_sums import exponent_sums
 
     arrays = [np.array(group) for group in groups]
     return [Summary(len(a), int((a > 0).sum()), a.max(), 0, (), exponent_sums(a), (0,)) for a in arrays]

@@ -60,10 +60,11 @@ def test_files_are_short_and_named_for_what_they_hold():
     assert not [name for name in TREES if words & set(re.split(r"[/.]", name))]
 
 
-def test_distributed_and_progress_live_in_phase_alone():
-    for name in ("distributed", "rich.progress"):
-        users = {file for file, module in _imports() if module == name or module.startswith(f"{name}.")}
-        assert users == {"phase.py"}
+@pytest.mark.parametrize(
+    ("name", "rooms"), [("distributed", {"phase.py", "workers.py"}), ("rich.progress", {"phase.py"})]
+)
+def test_distributed_and_progress_live_where_computes_are(name, rooms):
+    assert {file for file, module in _imports() if module == name or module.startswith(f"{name}.")} == rooms
 
 
 def test_computing_is_left_to_phase():
@@ -135,11 +136,12 @@ EXTRAS = {
     "sklearn": {"scikit-learn"},
     "dataframe": {"pandas", "pyarrow"},
     "xarray": {"xarray"},
+    "hdf5": {"h5py"},
     "dashboard": {"bokeh"},
     "tls": {"cryptography"},
     "test": {
         "pytest", "hypothesis", "mpmath", "statsmodels", "scikit-learn", "array-api-strict", "pytest-timeout",
-        "jsonschema", "pyyaml",
+        "h5py", "jsonschema", "pyyaml",
     },
     "test-all": {"dask-nlis[dataframe,jax,plot,test,torch,xarray]"},
     "dev": {"ruff", "mypy", "import-linter", "codespell", "pre-commit"},
@@ -167,7 +169,7 @@ def test_what_is_imported_is_declared_and_the_reverse():
     names = {"dask[array]": "dask", "array-api-compat": "array_api_compat"}
     core = {names.get(name, name) for name in CORE}
     assert core <= imported
-    assert imported - core <= {"pandas", "pyarrow", "sklearn", "xarray", "cupy", "cupyx"}
+    assert imported - core <= {"h5py", "pandas", "pyarrow", "sklearn", "xarray", "cupy", "cupyx"}
     # Extras are imported where they are needed, never with the library.
     at_top = {
         alias.name.partition(".")[0]
@@ -176,7 +178,7 @@ def test_what_is_imported_is_declared_and_the_reverse():
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    assert not at_top & {"pandas", "pyarrow", "xarray", "cupy", "cupyx"}
+    assert not at_top & {"h5py", "pandas", "pyarrow", "xarray", "cupy", "cupyx"}
 
 
 def test_the_version_stands_in_one_place():

@@ -8,9 +8,19 @@ from tables import ACTIVATIONS, LABELS, LOSSES, MODELS, PAIRS, allowed
 
 from dask_nlis import Problem
 from dask_nlis.device import probe
-from dask_nlis.kernels import linalg
+from dask_nlis.kernels import linalg, products, special
+from dask_nlis.kernels.complement import inside, outside_share
+from dask_nlis.kernels.sketch import STREAMS, entries, sketch_size, sketched
 from dask_nlis.matrix import Dual, Plain, Reference
-from dask_nlis.problem import dual_rows, dual_squared_norms, reference_rows, reference_squared_norms
+from dask_nlis.problem import (
+    dual_rows,
+    dual_squared_norms,
+    loss_gradients,
+    reference_rows,
+    reference_squared_norms,
+    tangent_rows,
+)
+from dask_nlis.scores import gradient_lengths
 
 _GPU = [] if isinstance(probe(), str) else [pytest.param("cupy", marks=pytest.mark.gpu)]
 
@@ -74,6 +84,30 @@ def test_linear_algebra_agrees_with_numpy(shape, xp, rng):
     _same(xp, linalg.squared_row_norms, a)
     _same(xp, linalg.leverage, a, w)
     _same(xp, lambda *parts: linalg.merge_r(parts), *(linalg.r_factor(rng.normal(size=shape)) for _ in range(20)))
+    _same(xp, products.gram, a)
+    _same(xp, linalg.leverage, a, w, rng.normal(size=(2, 2)))
+    _same(xp, gradient_lengths, a, w)
+    outward = np.linalg.qr(rng.normal(size=(shape[1], 1)))[0]
+    _same(xp, inside, a, outward)
+    _same(xp, outside_share, np.vstack([a, np.zeros(shape[1])]), outward)
+    size = sketch_size(shape[1])
+    nonzeros = entries(STREAMS[0], 5, shape[0], size)
+    _same(xp, lambda rows: sketched(rows, *nonzeros, size), a)
+
+
+@pytest.mark.parametrize("name", ["expit", "erf", "normal_cdf", "normal_density"])
+def test_special_functions_agree_with_scipy(name, xp):
+    _same(xp, getattr(special, name), np.array([0.0, 1e-300, -1e-8, 0.3, -2.0, 8.0, -30.0, 800.0, -1e200]))
+
+
+@pytest.mark.parametrize(("model", "loss"), PAIRS)
+def test_gradients_and_tangent_rows_agree_with_numpy(model, loss, xp, rng):
+    problem = Problem(MODELS[model], LOSSES[loss])
+    x, theta = rng.normal(size=(15, 3)), rng.normal(size=problem.model.n_parameters(3))
+    y = allowed(problem.loss, rng.normal(size=15))
+    _same(xp, lambda t, x, y: loss_gradients(problem, t, x, y), theta, x, y)
+    _same(xp, lambda t, x, y: tangent_rows(problem, t, x, y), theta, x, y)
+    _same(xp, lambda t, x, y: problem.loss.value(problem.model.predict(t, x), y), theta, x, y)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 4), (3, 5), (5, 5), (40, 4), (2, 1)])

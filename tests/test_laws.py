@@ -106,7 +106,7 @@ def test_gradient_and_squared_norms_of_the_index_agree_with_their_definitions(mo
     problem, theta, x, _ = _setting(model, "squared", "no labels", rng)
     model = problem.model
     inner = model.index_gradient(theta, x)
-    np.testing.assert_allclose(model.index_gradient_norms(theta, x), np.linalg.norm(inner, axis=1) ** 2, rtol=1e-13)
+    np.testing.assert_allclose(model.index_and_norms(theta, x)[1], np.linalg.norm(inner, axis=1) ** 2, rtol=1e-13)
     for t in (0.5, 2.0, 7.0):
         np.testing.assert_allclose(model.index(t * theta, x), t**model.degree * model.index(theta, x), rtol=1e-12)
     # Euler: <theta, grad u> = degree u for a homogeneous u.

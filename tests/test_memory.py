@@ -20,7 +20,7 @@ from large_rows import functions
 from scripts import example
 
 import dask_nlis as nlis
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.kernels.draw import row_uniforms
 
 TESTS = Path(__file__).parent
@@ -37,7 +37,7 @@ def in_a_process(*arguments, timeout=280):
     return ran.stdout
 
 
-def workers(limit):
+def cluster_of(limit):
     return LocalCluster(
         n_workers=2, threads_per_worker=1, memory_limit=limit, dashboard_address="127.0.0.1:0", silence_logs=50
     )
@@ -112,7 +112,7 @@ def uniform_scores(n, n_blocks):
 )
 def test_a_draw_takes_ten_megabytes_of_the_client_however_many_rows(n, schemes):
     scores = uniform_scores(n, 100)
-    with workers("4GiB") as cluster, Client(cluster):
+    with cluster_of("4GiB") as cluster, Client(cluster):
         for scheme in schemes:
             held = phase.held(scores, "nlis-score")  # the first graph of a client imports and registers things
             tracemalloc.start()
@@ -147,11 +147,11 @@ def test_scores_that_do_not_fit_on_the_workers_go_to_a_file(tmp_path):
     n, rows = 64_000_000, 1_000_000
     x, y = nlis.datasets.generated_rows(n, 2, block_rows=rows)
     problem = nlis.Problem(nlis.SingleIndex(nlis.Logistic()), constraint=nlis.Ball(5.0))
-    with workers("450MB") as cluster, Client(cluster) as client:
+    with cluster_of("450MB") as cluster, Client(cluster) as client:
         pids = set(client.run(os.getpid).values())
         A = nlis.reference_matrix(problem, x, y)
         scores = nlis.norm_scores(A)
-        assert not phase.fits_in_memory(scores.nbytes)
+        assert not workers.fits_in_memory(scores.nbytes)
         sample = nlis.draw(scores, 1_000, seed=0)
         stored = nlis.run(problem, x, y, size=1_000, seed=0, store=tmp_path / "run.zarr")
         assert set(client.run(os.getpid).values()) == pids  # no worker was killed and started again
@@ -161,9 +161,9 @@ def test_scores_that_do_not_fit_on_the_workers_go_to_a_file(tmp_path):
 
 @pytest.mark.cluster
 def test_a_cluster_holds_scores_up_to_a_quarter_of_its_memory():
-    with workers("400MB") as cluster, Client(cluster) as client:
-        assert phase.fits_in_memory(200_000_000)
-        assert not phase.fits_in_memory(200_000_001)
+    with cluster_of("400MB") as cluster, Client(cluster) as client:
+        assert workers.fits_in_memory(200_000_000)
+        assert not workers.fits_in_memory(200_000_001)
         scores = uniform_scores(10**5, 10)
         expected = nlis.draw(scores, 100, seed=0)
         limits = {address: {"memory_limit": 10**6} for address in client.scheduler_info()["workers"]}
@@ -173,7 +173,7 @@ def test_a_cluster_holds_scores_up_to_a_quarter_of_its_memory():
             # Workers on another machine do not see the files of this one: they keep the scores, and spill.
             elsewhere = {"tcp://203.0.113.7:4000": {"memory_limit": 10**6}}
             patched.setattr(client, "scheduler_info", lambda n_workers=5: {"workers": elsewhere})
-            assert phase.fits_in_memory(10**9)
+            assert workers.fits_in_memory(10**9)
 
 
 def test_scores_that_would_not_fit_in_memory_are_refused_before_anything_is_computed(monkeypatch):
@@ -182,7 +182,7 @@ def test_scores_that_would_not_fit_in_memory_are_refused_before_anything_is_comp
     factor = nlis.factorize(X)
     monkeypatch.setattr(distributed.system, "MEMORY_LIMIT", 100_000)
     message = (
-        r"^leverage scores of 10,000 rows take 80,000 bytes, above half of the 100,000 of this process; give X as a"
+        r"^leverage scores of 10,000 rows take 78.12 kiB, above half of the 97.66 kiB of this process; give X as a"
     )
     with no_compute(), pytest.raises(nlis.InputError, match=message):
         nlis.leverage_scores(X, factor)

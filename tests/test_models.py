@@ -53,7 +53,9 @@ def test_index_is_homogeneous_of_its_degree_and_euler_holds(model, rng):
         model.index_gradient(theta, x) @ theta, model.degree * u, rtol=1e-11, atol=1e-12 * np.abs(u).max()
     )
     gradient = model.index_gradient(theta, x)
-    np.testing.assert_allclose(model.index_gradient_norms(theta, x), (gradient**2).sum(axis=1), rtol=1e-12)
+    found, squares = model.index_and_norms(theta, x)
+    np.testing.assert_allclose(found, u, rtol=1e-12, atol=1e-12 * np.abs(u).max())
+    np.testing.assert_allclose(squares, (gradient**2).sum(axis=1), rtol=1e-12)
 
 
 @every_net

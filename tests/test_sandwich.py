@@ -11,7 +11,6 @@ from tables import ACTIVATIONS, LOSSES
 
 import dask_nlis as nlis
 from dask_nlis import device
-from dask_nlis.diagnostics import adjoint_parts
 
 X, Y = rows_of(17, 600, 3)
 THETA = np.array([0.8, -0.5, 0.3, 0.2])
@@ -145,14 +144,13 @@ def test_weights_and_missing_rows(rng):
 
 
 def test_kernels_run_on_another_device(monkeypatch):
-    gpu, real = FakeGPU(), device.choose
+    gpu = FakeGPU()
     expected = nlis.sandwich(SWISH, X, THETA, Y, sample_weight=np.abs(Y))
-    assert adjoint_parts.choose is real
-    monkeypatch.setattr(adjoint_parts, "choose", gpu.device)
+    monkeypatch.setattr(device, "opened", gpu.opened)
     found = nlis.sandwich(SWISH, X, THETA, Y, sample_weight=np.abs(Y))
     assert (found.smallest, found.largest) == pytest.approx((expected.smallest, expected.largest), rel=1e-12)
     assert found.index_range == pytest.approx(expected.index_range, rel=1e-14)
-    assert gpu.fetches > 0
+    assert gpu.transfers() == (3, 1, 1)  # X, y and the weights; theta; the factor
 
 
 def test_what_has_no_bounds_is_refused_before_the_read():

@@ -228,6 +228,7 @@ def test_two_worker_processes_give_the_same_bits_and_show_the_phases_as_spans(tm
     with cluster_of(n_workers=2, threads_per_worker=1, host="127.0.0.1") as cluster, Client(cluster) as client:
         assert all(address.startswith("tcp://127.0.0.1:") for address in client.scheduler_info()["workers"])
         found = nlis.run(PROBLEM, x, y, size=200, seed=3, store=tmp_path / "two")
+        found.sample.take(x, y)
         nlis.factorize(nlis.reference_matrix(PROBLEM, x, y), method="tsqr")  # the tree has a merge of its own
 
         def spans(dask_scheduler):

@@ -10,7 +10,7 @@ import pytest
 from counting import CountingArray, no_compute, rows_of
 
 import dask_nlis as nlis
-from dask_nlis import phase
+from dask_nlis import workers
 
 PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Swish(1, 2)), constraint=nlis.Ball(10.0))
 X, Y = rows_of(33, 1000, 3)
@@ -119,7 +119,7 @@ class Failing(CountingArray):
 
 @pytest.mark.parametrize("reads", [1, 3, 5, 6])
 def test_a_job_that_fails_leaves_no_scratch_and_no_finished_run(reads, tmp_path, monkeypatch):
-    monkeypatch.setattr(phase, "fits_in_memory", lambda n_bytes: False)
+    monkeypatch.setattr(workers, "fits_in_memory", lambda n_bytes: False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     failing = Failing(X)
     failing.allowed = reads
@@ -148,7 +148,7 @@ def test_runs_with_scores_in_a_container_compare(container):
 def test_a_change_of_the_data_between_factor_and_scores_of_the_second_stage_is_seen():
     class Changing(CountingArray):
         def __getitem__(self, index):
-            later = self.rows[0] >= 4
+            later = self.rows[0] >= 3
             found = super().__getitem__(index)
             return found * 1e3 if later else found
 

@@ -94,7 +94,7 @@ def test_each_stored_object_is_read_once_a_pass(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["tiny chunks", "column chunks", "sharded", "sharded, chunks of single columns"])
-@pytest.mark.parametrize("rows", [1, 99, 150, 1000])
+@pytest.mark.parametrize("rows", [7, 99, 150, 1000])
 def test_blocks_are_whole_units_near_the_bytes_asked_for(kind, rows, tmp_path):
     path = write(tmp_path / "data", kind)
     form = STORES[kind]

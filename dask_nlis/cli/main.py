@@ -7,6 +7,7 @@ import click
 
 from dask_nlis import __version__
 from dask_nlis.cli.demo import demo
+from dask_nlis.cli.plan import plan
 from dask_nlis.errors import InputError, InputTypeError, MissingDataError, StoreExistsError
 
 EXIT_FAILED, EXIT_REFUSED, EXIT_INTERRUPTED = 1, 2, 130
@@ -21,6 +22,7 @@ def group() -> None:
     Examples:
       dask-nlis demo                      the whole job on built-in data, in a temporary folder
       dask-nlis demo --folder try --seed 7
+      dask-nlis plan taxi.zarr --y y --model single-index --activation tanh   what a run would take
     \b
     Exit codes: 0 done; 1 failed, a retry may help; 2 usage or data refused, a retry cannot help;
     130 interrupted.
@@ -28,6 +30,7 @@ def group() -> None:
 
 
 group.add_command(demo)
+group.add_command(plan)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

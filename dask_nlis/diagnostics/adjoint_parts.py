@@ -11,6 +11,7 @@ from dask_nlis.factor.sums import boxed
 from dask_nlis.kernels.linalg import merge_r, r_factor
 from dask_nlis.matrix import Finding, Job, leaves
 from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, naming_rows
 from dask_nlis.models import IndexModel
 from dask_nlis.nouns import noun
@@ -41,6 +42,7 @@ class Part:
         )
 
 
+@on_device
 def part_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -56,27 +58,29 @@ def part_block(
     p = len(theta)
     at = device.put(theta)
     found = Finding()
-    factors, lowest, highest = [np.zeros((2 * p, 2 * p))], [], []
+    factors: list[Array] = []
+    lowest, highest = [], []
     n_rows = n_active = 0
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
             both, index, finding = _leaf_rows(leaf, job, model, at)
-            r = device.fetch(r_factor(both))
+            xp = array_namespace(both)
+            r = r_factor(both)
             found = found.plus(finding)
-            if not np.isfinite(r).all():
-                found = found.plus(overflow(device.fetch(both), int(start) + leaf.place.start))
-            factors.append(r)
+            if overflow(r, 0).n_bad:
+                found = found.plus(overflow(both, int(start) + leaf.place.start))
+            factors += [r] if factors else [xp.zeros((2 * p, 2 * p), dtype=r.dtype), r]
             if not leaf.counts:
                 continue
-            xp = array_namespace(both)
             n_rows += both.shape[0] if leaf.root_weight is None else int(xp.count_nonzero(leaf.root_weight > 0))
             n_active += int(xp.count_nonzero(xp.any(both[:, :p] != 0, axis=1)))  # rows of weight 0 are 0 here
-            ends = [device.fetch(index)] + ([] if leaf.y is None else [device.fetch(leaf.y)])
-            lowest.append([float(values.min()) for values in ends])
-            highest.append([float(values.max()) for values in ends])
+            ends = [index] + ([] if leaf.y is None else [leaf.y])
+            lowest.append([float(xp.min(values)) for values in ends])
+            highest.append([float(xp.max(values)) for values in ends])
+        merged = device.fetch(merge_r(factors)) if factors else np.zeros((2 * p, 2 * p))
     return boxed(
         Part(
-            merge_r(factors),
+            merged,
             _ends(np.array(lowest).min(axis=0) if lowest else np.array([]), math.inf),
             _ends(np.array(highest).max(axis=0) if highest else np.array([]), -math.inf),
             n_rows,

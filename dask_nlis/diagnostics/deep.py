@@ -13,13 +13,16 @@ from dask_nlis.diagnostics.total_loss import summed
 from dask_nlis.errors import InputError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import open_array
-from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.matrix import Dual, Finding, Job, TallMatrix, check_finite, leaves, map_blocks
 from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.on_device import on_device
+from dask_nlis.matrix.pieces import Gathered
+from dask_nlis.matrix.rules import array_like
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, naming_rows
 from dask_nlis.problem import Problem
-from dask_nlis.scores.leverage import shared_whitener
+from dask_nlis.scores.leverage import placed, shared_whitener
 
 Array = Any
 
@@ -75,7 +78,7 @@ def read_deep(matrix: TallMatrix, factor: Factor, scores: Any, points: Any) -> D
     check_finite(reduce(Finding.plus, (part.finding for part in parts)), source.names, "in all")
     return Deep(
         ratio=min(part.ratio for part in parts if part.ratio is not None),
-        total=kernel.exact_total(kernel.merge_sums([part.sums for part in parts])),
+        total=exact_sums.exact_total(exact_sums.merge_sums([part.sums for part in parts])),
         residual=max(part.residual for part in parts),
         unreachable_rows=sum(part.unreachable_rows for part in parts),
         unreachable_loss=summed(part.unreachable_loss for part in parts),
@@ -83,6 +86,7 @@ def read_deep(matrix: TallMatrix, factor: Factor, scores: Any, points: Any) -> D
     )
 
 
+@on_device
 def deep_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -97,33 +101,38 @@ def deep_block(
 ) -> np.ndarray:
     """What one block tells, a Part in a 1 x 1 object array."""
     device = choose(job.device)
-    target = [None if part is None else device.put(part) for part in whitener]
+    target = placed(whitener, device)
     points = [device.put(theta) for theta in thetas]
     values = np.asarray(scores, dtype=np.float64)
     wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
         row = int(start) + int(np.argmax(wrong))
         raise InputError(f"scores are negative or not finite at row {row}; give finite scores >= 0")
-    h = np.zeros(len(x))
-    losses = np.zeros((len(thetas), len(x)))
+    gathered = Gathered(device, (len(x), 1 + len(thetas)))  # leverage, and the losses at each theta
     residual, found = 0.0, Finding()
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
             rows, finding = matrix_rows(leaf, job)
-            h[leaf.place] = device.fetch(leverage(rows, *target))
+            h = leverage(rows, *target)
+            xp = array_namespace(h)
             if isinstance(job.rule, Dual) and leaf.counts:
-                residual = max(residual, float(np.max(device.fetch(_residual(leaf, rows, job.rule)), initial=0.0)))
-            for k, theta in enumerate(points if leaf.counts else ()):
-                losses[k, leaf.place] = device.fetch(_losses(leaf, problem, theta))
+                residual = max(residual, float(xp.max(_residual(leaf, rows, job.rule))))
+            losses = [_losses(leaf, problem, theta) if leaf.counts else xp.zeros_like(h) for theta in points]
+            gathered.add(leaf.place, xp.stack([h, *losses], axis=1))
             found = found.plus(finding)
-    bad = overflow(h, int(start)) if not np.isfinite(h).all() else overflow(losses.T, int(start))
+        h, *losses = np.ascontiguousarray(gathered.host().T)
+    bad = (
+        overflow(h, int(start))
+        if not np.isfinite(h).all()
+        else overflow(np.reshape(losses, (len(thetas), len(x))).T, int(start))
+    )
     found = found if found.n_bad else found.plus(bad)
     counts = h > _NONE
     unreachable = (values == 0) & (losses[-1] > 0) if thetas else (values == 0) & counts
     out = np.empty((1, 1), dtype=object)
     out[0, 0] = Part(
         _smallest_ratio(values[counts], h[counts]),
-        kernel.exponent_sums(values),
+        exact_sums.exponent_sums(values),
         residual,
         int(unreachable.sum()),
         _sum(losses[-1][unreachable]) if thetas else 0.0,
@@ -153,7 +162,7 @@ def _sum(losses: np.ndarray) -> float:
 def _residual(leaf: Leaf, rows: Array, rule: Dual) -> Array:
     """|f(theta) - f(0) - <theta, f*>| over 1 + |f(theta)| + |f(0)|, (m,)."""
     xp = array_namespace(rows)
-    theta = xp.asarray(np.array(rule.theta))
+    theta = array_like(rule.theta, rows)
     with naming_rows(leaf):
         here = rule.problem.model.predict(theta, leaf.x)
         here = here if leaf.y is None else rule.problem.loss.root(here, leaf.y)

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 
-from dask_nlis.device import Device, choose
+from dask_nlis.device import choose
 from dask_nlis.factor.sums import boxed
 from dask_nlis.kernels.linalg import leverage, merge_r, r_factor, squared_row_norms
 from dask_nlis.matrix import Dual, Finding, Job, leaves
 from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import Leaf, matrix_rows
 from dask_nlis.scores.losses import fitted, losses_of
 
@@ -111,6 +113,7 @@ def highest(rows: np.ndarray, scores: np.ndarray, top: int) -> tuple[np.ndarray,
     return out
 
 
+@on_device
 def factors_block(
     x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, *, job: Job, rules: Sequence[Dual]
 ) -> np.ndarray:
@@ -125,15 +128,14 @@ def factors_block(
             for each, its in zip(parts, jobs, strict=True):
                 rows, finding = matrix_rows(leaf, its)
                 r = r_factor(rows)
-                findings.append(
-                    finding
-                    if np.isfinite(device.fetch(r)).all()
-                    else finding.plus(overflow(device.fetch(rows), int(start) + leaf.place.start))
-                )
+                spoiled = overflow(r, 0).n_bad > 0
+                findings.append(finding.plus(overflow(rows, int(start) + leaf.place.start)) if spoiled else finding)
                 each[:] = [merge_r([*each, r])]
             found = found.plus(worst(findings))
         p = job.n_matrix_columns
-        r = np.stack([device.fetch(each[0]) if each else np.zeros((p, p)) for each in parts])
+        r = np.zeros((len(parts), p, p))
+        if len(x):
+            r = device.fetch(array_namespace(parts[0][0]).stack([each[0] for each in parts]))
     return boxed(Factors(r, found))
 
 
@@ -147,6 +149,7 @@ def worst(findings: Sequence[Finding]) -> Finding:
     return max(findings, key=lambda finding: finding.n_bad)
 
 
+@on_device
 def comparison_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -184,17 +187,24 @@ def comparison_block(
             if not leaf.counts:
                 found = found.plus(leaf.finding)
                 continue
-            scores, findings = np.zeros((len(jobs), leaf.x.shape[0])), [leaf.finding]
-            for k, (its, target, (problem, theta)) in enumerate(zip(jobs, targets, models, strict=True)):
-                costs = device.fetch(losses_of(leaf, problem, theta))
-                scores[k], finding = (costs, leaf.finding) if by == "loss" else _scored(leaf, its, target, device)
-                losses[k] += costs.sum()
-                wrong = costs if not np.isfinite(costs).all() else scores[k]
-                findings.append(finding.plus(overflow(wrong, int(start) + leaf.place.start)))
+            found_there = [losses_of(leaf, problem, theta) for problem, theta in models]
+            findings = [leaf.finding] * len(jobs)
+            if by != "loss":
+                pairs_there = [_scored(leaf, *each) for each in zip(jobs, targets, strict=True)]
+                findings = [finding for _, finding in pairs_there]
+                found_there += [values for values, _ in pairs_there]
+            found_there += [] if leaf.root_weight is None else [leaf.root_weight]
+            fetched = device.fetch(array_namespace(leaf.x).stack(found_there))
+            costs, scores = fetched[: len(jobs)], fetched[0 if by == "loss" else len(jobs) :][: len(jobs)]
+            scores = scores.copy()
+            for k in range(len(jobs)):
+                losses[k] += costs[k].sum()
+                wrong = costs[k] if not np.isfinite(costs[k]).all() else scores[k]
+                findings[k] = findings[k].plus(overflow(wrong, int(start) + leaf.place.start))
                 scores[k] = np.where(np.isfinite(scores[k]), scores[k], 0.0)  # reported
-            found = found.plus(worst(findings))
+            found = found.plus(worst([leaf.finding, *findings]))
             # Rows of no weight, dropped ones among them, are no rows to compare.
-            some = slice(None) if leaf.root_weight is None else device.fetch(leaf.root_weight) > 0
+            some = slice(None) if leaf.root_weight is None else fetched[-1] > 0
             held.append(scores[:, some])
             numbers.append((leaf.row + np.arange(leaf.x.shape[0]))[some])
             if sum(part.size for part in held) >= _HELD:
@@ -204,10 +214,9 @@ def comparison_block(
     return boxed(total._replace(finding=found))
 
 
-def _scored(leaf: Leaf, job: Job, target: Any, device: Device) -> tuple[np.ndarray, Finding]:
+def _scored(leaf: Leaf, job: Job, target: Any) -> tuple[Array, Finding]:
     rows, finding = matrix_rows(leaf, job)
-    scores = squared_row_norms(rows) if target is None else leverage(rows, *target)
-    return device.fetch(scores), finding
+    return squared_row_norms(rows) if target is None else leverage(rows, *target), finding
 
 
 def _compared(scores: np.ndarray, numbers: np.ndarray, losses: np.ndarray, pairs: np.ndarray, top: int) -> Comparison:

@@ -6,14 +6,18 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from dask_nlis import phase
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, InputTypeError, NonFiniteError
 from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, dual_matrix, leaves, map_blocks
 from dask_nlis.matrix.findings import overflow
-from dask_nlis.matrix.tasks import naming_rows
+from dask_nlis.matrix.on_device import on_device
+from dask_nlis.matrix.tasks import Leaf, naming_rows
 from dask_nlis.problem import Problem, check_theta
+
+Array = Any
 
 
 def total_loss(
@@ -126,6 +130,7 @@ def summed(values: Iterable[float], what: str = "losses") -> float:
     return total
 
 
+@on_device
 def loss_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -140,19 +145,23 @@ def loss_block(
     device = choose(job.device)
     model, loss = problem.model, problem.loss
     columns = [device.put(theta) for theta in thetas]
-    parts: list[list[float]] = [[] for _ in thetas]
+    parts: list[Array] = []  # sums of a sub-block, one a theta
     found = Finding()
+
+    def losses(leaf: Leaf, theta: Array) -> Array:
+        return leaf.weighted(loss.value(model.predict(theta, leaf.x), leaf.y), 2)
+
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
             found = found.plus(leaf.finding)
-            for k, theta in enumerate(columns if leaf.counts else ()):
-                with naming_rows(leaf):
-                    values = leaf.weighted(loss.value(model.predict(theta, leaf.x), leaf.y), 2)
-                host = device.fetch(values)
-                part = float(host.sum())
-                if not np.isfinite(part):
-                    found = found.plus(overflow(host, int(start) + leaf.place.start))
-                parts[k].append(part)
+            if not leaf.counts:
+                continue
+            xp = array_namespace(leaf.x)
+            with naming_rows(leaf):
+                parts.append(xp.stack([xp.sum(losses(leaf, theta)) for theta in columns]))
+                for theta in columns if overflow(parts[-1], 0).n_bad else ():
+                    found = found.plus(overflow(losses(leaf, theta), int(start) + leaf.place.start))
+        totals = device.fetch(array_namespace(parts[0]).stack(parts)).T if parts else np.zeros((len(thetas), 0))
     out = np.empty((1, 1), dtype=object)
-    out[0, 0] = tuple(math.fsum(part) if np.isfinite(part).all() else math.nan for part in parts), found
+    out[0, 0] = tuple(math.fsum(part) if np.isfinite(part).all() else math.nan for part in totals), found
     return out

@@ -8,6 +8,7 @@ from dask_nlis.factor.rungs import METHODS, Climb, Found, Read
 from dask_nlis.factor.sketch import read_sketch
 from dask_nlis.factor.tree import read_tree
 from dask_nlis.matrix import TallMatrix
+from dask_nlis.matrix.patterns import units_of
 
 
 def climb(matrices: Sequence[TallMatrix], method: str) -> tuple[list[Found], int]:
@@ -15,7 +16,7 @@ def climb(matrices: Sequence[TallMatrix], method: str) -> tuple[list[Found], int
 
     Gram matrices that are wanted at the same time are made in one read.
     """
-    climbs = [METHODS[method](*matrix.shape) for matrix in matrices]
+    climbs = [METHODS[method](*matrix.shape, units_of(matrix.rule, matrix.has_labels)) for matrix in matrices]
     found: dict[int, Found] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(climbs)))
     reads = 0
@@ -30,7 +31,10 @@ def climb(matrices: Sequence[TallMatrix], method: str) -> tuple[list[Found], int
         together = [k for k, read in asked.items() if read.kind == "gram"]
         answers = {}
         if len(together) > 1:
-            grams = read_grams([matrices[k] for k in together], [asked[k].whitener for k in together])
+            wanted = [asked[k] for k in together]
+            grams = read_grams(
+                [matrices[k] for k in together], [read.whitener for read in wanted], [read.units for read in wanted]
+            )
             answers, reads = dict(zip(together, grams, strict=True)), reads + 1
         for k in asked.keys() - answers.keys():
             answers[k], reads = _read(matrices[k], asked[k]), reads + 1
@@ -47,7 +51,8 @@ def _next(climb: Climb, answer: Any) -> Read | Found:
 
 def _read(matrix: TallMatrix, wanted: Read) -> Any:
     if wanted.kind == "gram":
-        return read_gram(matrix, wanted.whitener)
+        narrow = {} if wanted.units is None else {"narrow": wanted.units}
+        return read_gram(matrix, wanted.whitener, **narrow)
     if wanted.kind == "tree":
-        return read_tree(matrix, wanted.whitener)
-    return read_sketch(matrix, wanted.copies)
+        return read_tree(matrix, wanted.whitener, wanted.columns)
+    return read_sketch(matrix, wanted.copies, wanted.units)

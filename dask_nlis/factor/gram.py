@@ -11,12 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis.device import Device, choose
+from dask_nlis.device import Device, choose, like
+from dask_nlis.factor.patterns import pattern_gram
 from dask_nlis.factor.sums import boxed, read_sum, shared
-from dask_nlis.kernels.linalg import gram
+from dask_nlis.kernels.products import lower_gram, mirrored, times, triangular
 from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
 from dask_nlis.matrix.findings import overflow
-from dask_nlis.matrix.tasks import matrix_rows
+from dask_nlis.matrix.on_device import on_device
+from dask_nlis.matrix.patterns import Units, units_of
+from dask_nlis.matrix.tasks import matrix_rows, room_for
 
 Array = Any
 
@@ -46,11 +49,18 @@ class Gram(NamedTuple):
         return np.ldexp(self.values, down[:, None] + down) if down.any() else self.values
 
 
-def read_gram(matrix: TallMatrix, whitener: np.ndarray | None = None) -> Gram:
-    """One read of X: the Gram matrix of F, or of F W when a whitener is given."""
-    width = matrix.shape[1] if whitener is None else whitener.shape[1]
-    found: Gram = read_sum(matrix, gram_block, width, whitener=shared(whitener))
+def read_gram(matrix: TallMatrix, whitener: np.ndarray | None = None, *, narrow: Units | None = None) -> Gram:
+    """One read of X: the Gram matrix of F, or of F W when a whitener is given.
+
+    With the units of a network it is made by activation pattern where that pays, and that of F on the basis alone.
+    """
+    width = _width(matrix.shape[1], whitener, narrow)
+    found: Gram = read_sum(matrix, gram_block, width, whitener=shared(whitener), narrow=narrow is not None)
     return found
+
+
+def _width(p: int, whitener: np.ndarray | None, units: Units | None) -> int:
+    return whitener.shape[1] if whitener is not None else p if units is None else len(units.basis)
 
 
 class Grams(NamedTuple):
@@ -68,19 +78,23 @@ class Grams(NamedTuple):
         return Grams(tuple(a.plus(b) for a, b in zip(self.parts, other.parts, strict=True)))
 
 
-def read_grams(matrices: Sequence[TallMatrix], whiteners: Sequence[np.ndarray | None]) -> tuple[Gram, ...]:
-    """One read of X: the Gram matrix of each of these matrices of the same rows, or of F W where there is a whitener."""
-    shapes = [matrix.shape[1] if w is None else w.shape[1] for matrix, w in zip(matrices, whiteners, strict=True)]
+def read_grams(
+    matrices: Sequence[TallMatrix], whiteners: Sequence[np.ndarray | None], units: Sequence[Units | None]
+) -> tuple[Gram, ...]:
+    """One read of X: for each of these matrices of the same rows what `read_gram` gives."""
+    shapes = [_width(matrix.shape[1], w, u) for matrix, w, u in zip(matrices, whiteners, units, strict=True)]
     found: Grams = read_sum(
         matrices[0],
         grams_block,
         math.ceil(math.hypot(*shapes)),
         jobs=tuple(matrix.job for matrix in matrices),
         whiteners=[shared(whitener) for whitener in whiteners],
+        narrow=tuple(each is not None for each in units),
     )
     return found.parts
 
 
+@on_device
 def grams_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -90,13 +104,15 @@ def grams_block(
     job: Job,
     jobs: Sequence[Job],
     whiteners: Sequence[np.ndarray | None],
+    narrow: Sequence[bool],
 ) -> np.ndarray:
     """Gram matrices of one block by the rule of each job, as Grams in a 1 x 1 object array."""
-    pairs = zip(jobs, whiteners, strict=True)
-    blocks = [gram_block(x, y, weight, start, job=each, whitener=whitener) for each, whitener in pairs]
+    wanted = zip(jobs, whiteners, narrow, strict=True)
+    blocks = [gram_block(x, y, weight, start, job=each, whitener=w, narrow=basis) for each, w, basis in wanted]
     return boxed(Grams(tuple(block[0, 0] for block in blocks)))
 
 
+@on_device
 def gram_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -105,25 +121,67 @@ def gram_block(
     *,
     job: Job,
     whitener: np.ndarray | None = None,
+    narrow: bool = False,
 ) -> np.ndarray:
-    """Gram matrix of one block, as a Gram in a 1 x 1 object array; sub-block by sub-block on the device."""
+    """Gram matrix of one block, as a Gram in a 1 x 1 object array; sub-block by sub-block on the device.
+
+    `narrow` asks for the columns of the basis alone; on the CPU they are not formed but where patterns are rare.
+    """
     device = choose(job.device)
-    p = job.n_matrix_columns if whitener is None else whitener.shape[1]
-    target = None if whitener is None else device.put(whitener)
+    units = units_of(job.rule, y is not None) if narrow else None
+    if units is not None and device.kind == "cpu":
+        with np.errstate(all="ignore"):
+            by_pattern = pattern_gram(x, y, weight, int(start), job, device, units, whitener)
+        if by_pattern is not None:
+            values, finding = by_pattern
+            exponents = np.where(np.diagonal(values) > 0, 0, _EMPTY)
+            return boxed(Gram(values, exponents, len(x), finding))
+    p = _width(job.n_matrix_columns, whitener, units)
+    target = None if whitener is None else triangular(device.put(whitener))
+    basis = None if units is None or whitener is not None else units.basis
+    room = room_for(len(x), job, device, reducing=True)
     total = Gram(np.zeros((p, p)), np.full(p, _EMPTY), 0, Finding())
+    there: Array | None = None  # sum that stays on a device
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
-            rows, finding = matrix_rows(leaf, job)
-            values, exponents = scaled_gram(rows if target is None else rows @ target, device)
-            if not np.isfinite(values).all():  # NaN or an infinity in a row; the rows say where
-                finding = finding.plus(overflow(device.fetch(rows), int(start) + leaf.place.start))
+            rows, finding = matrix_rows(leaf, job, room)
+            if basis is not None:
+                xp = array_namespace(rows)
+                rows = xp.take(rows, xp.asarray(basis), axis=1)
+            whitened = rows if target is None else times(rows, target, room)
+            part = None if device.kind == "cpu" else _ordinary_gram(whitened)
+            if part is not None:
+                there = part if there is None else there + part
+                total = total._replace(n_rows=total.n_rows + rows.shape[0], finding=total.finding.plus(finding))
+                continue
+            values, exponents = scaled_gram(whitened, device)
+            if not np.isfinite(np.diagonal(values)).all():  # NaN or an infinity in a row; the rows say where
+                finding = finding.plus(overflow(matrix_rows(leaf, job)[0], int(start) + leaf.place.start))
             total = total.plus(Gram(values, exponents, rows.shape[0], finding))
+    total = total._replace(values=mirrored(total.values))
+    if there is not None:
+        values = device.fetch(there)
+        total = total.plus(Gram(values, np.where(np.diagonal(values) > 0, 0, _EMPTY), 0, Finding()))
     return boxed(total)
 
 
+def _ordinary_gram(rows: Array) -> Array | None:
+    """Gram matrix (p, p) where the rows lie, if no column that has entries needs an exponent; else None."""
+    xp = array_namespace(rows)
+    values = lower_gram(rows)
+    squares = xp.linalg.diagonal(values)
+    ordinary = (squares > _LOWEST) & (squares < _HIGHEST)
+    if bool(xp.all(ordinary)) or bool(xp.all(ordinary | (xp.max(xp.abs(rows), axis=0) == 0))):
+        return values
+    return None
+
+
 def scaled_gram(rows: Array, device: Device) -> tuple[np.ndarray, np.ndarray]:
-    """Gram matrix of the columns divided by 2^exponents, and the exponents, on the host: (m, p) -> (p, p), (p,)."""
-    values = device.fetch(gram(rows))
+    """Gram matrix of the columns divided by 2^exponents, and the exponents, on the host: (m, p) -> (p, p), (p,).
+
+    The lower triangle alone counts. Its diagonal tells whether all of it is finite.
+    """
+    values = device.fetch(lower_gram(rows))
     squares = np.diagonal(values)
     exponents = np.zeros(len(squares), dtype=np.int64)
     ordinary = (squares > _LOWEST) & (squares < _HIGHEST)
@@ -137,5 +195,5 @@ def scaled_gram(rows: Array, device: Device) -> tuple[np.ndarray, np.ndarray]:
     if not (ordinary | empty).all():
         _, exponents = np.frexp(largest)
         exponents = np.maximum(exponents.astype(np.int64), -1023)  # 2^1023 is the largest power there is
-        values = device.fetch(gram(rows * device.put(np.ldexp(1.0, -exponents))[None, :]))
+        values = device.fetch(lower_gram(rows * like(np.ldexp(1.0, -exponents), rows)[None, :]))
     return values, np.where(empty, _EMPTY, exponents)

@@ -26,7 +26,9 @@ def factorize(A: Any, *, method: str = "auto") -> Factor:
         What to factorise.
     method : {"auto", "gram", "tsqr", "sketch", "sketch-only"}
         "auto": a Gram matrix and its Cholesky factor R (1 read); above a condition of 100 another one, of
-        F R^-1 (2 reads); above 1e7, or for dependent columns, then "tsqr" (2 or 3 reads in all, rarely 4).
+        F R^-1 (2 reads); above 1e7, or for dependent columns, then "tsqr" (2 or 3 reads in all, rarely 4). The dual
+        matrix of a `ReluNetwork` has columns that depend on others by construction, those of the outer weights; they
+        are left out of the Gram matrix, which is summed by activation pattern, and `Factor.method` is "patterns".
         "gram": the first step alone, refused above a condition of 100.
         "tsqr": an R-only QR tree (1 read; 2 above a condition of 1e3), at any condition and rank.
         "sketch": a random sketch of about 10 p rows whitens F, a Gram matrix of the whitened rows makes it exact
@@ -51,6 +53,9 @@ def factorize(A: Any, *, method: str = "auto") -> Factor:
 
     Notes
     -----
+    Rows of a network (rectified or leaky units, activation on their sum) with one activation pattern are one linear
+    map of c x: n d^2 multiplications and d^2 m^2 / 2 a pattern and block, in place of n (m d)^2 from formed rows.
+
     Leverage from "auto", "tsqr", "sketch" and "gram" agrees within 100 kappa eps. CholeskyQR2 is by Yamamoto et
     al. (2015), the tree by Benson, Gleich & Demmel (2013), sketched preconditioning by Rokhlin & Tygert (2008).
 

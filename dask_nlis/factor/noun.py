@@ -37,7 +37,8 @@ class Factor:
     column_scale : ndarray of shape (p,)
         Powers of two that bring column norms into [0.5, 1).
     whitener : ndarray of shape (p, rank)
-        W: leverage is the squared row norm of F W, or of (F W) C where there is a correction.
+        W: leverage is the squared row norm of F W, or of (F W) C where there is a correction. Upper triangular, but
+        for zero rows, where it is the inverse of a Cholesky factor or of the R of a sketch.
     correction : ndarray of shape (rank, rank), or None
         C of a later read, to be applied to F W as rounded; W C would lose what it gains.
     frobenius : float
@@ -49,8 +50,8 @@ class Factor:
     identity_residual : float
         Largest miss of f(theta) = f(0) + <theta, f*>, over 1 + |f(theta)| + |f(0)|, of such a row; else 0.
     method : str
-        How it was computed: "gram", "cholesky-qr2", "tsqr", "sketch" or "sketch-only"; of a merged factor the
-        methods of its parts, joined by "+".
+        How it was computed: "gram", "patterns" (the same, by activation pattern), "cholesky-qr2", "tsqr", "sketch"
+        or "sketch-only"; of a merged factor the methods of its parts, joined by "+".
     reads : int
         Reads of X it took, the most of any part of a merged factor.
     beta : float
@@ -109,7 +110,7 @@ class Factor:
         if self.method == "sketch-only":
             return 10 / self.beta  # a sketch overrates rows by design; the scores are clipped to 1
         growth = self.condition
-        if "gram" in self.method.split("+"):  # each Gram matrix was made at a condition up to 1e2
+        if {"gram", "patterns"} & set(self.method.split("+")):  # each Gram matrix was made at a condition up to 1e2
             growth = max(growth, min(growth, GRAM_UP_TO) ** 2)
         return max(1e-12, 100 * growth * float(np.finfo(np.float64).eps))
 

@@ -11,6 +11,7 @@ from dask_nlis.errors import InputError, MatrixMismatchError
 from dask_nlis.factor.sums import shared
 from dask_nlis.kernels.complement import outside_share
 from dask_nlis.matrix import Finding, Job, TallMatrix, map_blocks
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
 
@@ -44,6 +45,7 @@ def lazy_outside(matrix: TallMatrix, outward: np.ndarray) -> da.Array:
     return one_a_row(matrix, lazy)
 
 
+@on_device
 def outside_block(
     x: np.ndarray,
     y: np.ndarray | None,

@@ -1,17 +1,23 @@
 """The sketch of a tall matrix: S F with some ten rows a column, added up over the blocks in one read."""
 
 import math
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from dask_nlis.device import choose
 from dask_nlis.factor.sums import boxed, check_finite_factor, read_sum
 from dask_nlis.kernels.linalg import Spectrum, r_factor
-from dask_nlis.kernels.sketch import BANDS, STREAMS, entries, sketch_size, sketched
+from dask_nlis.kernels.sketch import BANDS, STREAMS, entries, sketch_size, sketched, sketched_multiples
 from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
 from dask_nlis.matrix.findings import overflow
-from dask_nlis.matrix.tasks import matrix_rows
+from dask_nlis.matrix.on_device import on_device
+from dask_nlis.matrix.patterns import Units, parts, units_of
+from dask_nlis.matrix.tasks import Leaf, matrix_rows
+
+Array = Any
 
 
 class Sketch(NamedTuple):
@@ -25,18 +31,24 @@ class Sketch(NamedTuple):
         return Sketch(self.values + other.values, self.finding.plus(other.finding))
 
 
-def read_sketch(matrix: TallMatrix, n_streams: int) -> tuple[list[np.ndarray], Finding]:
-    """One read of X: the R factors of `n_streams` independent sketches of F, each an estimate of that of F."""
-    p = matrix.shape[1]
+def read_sketch(matrix: TallMatrix, n_streams: int, units: Units | None = None) -> tuple[list[np.ndarray], Finding]:
+    """One read of X: the R factors of `n_streams` independent sketches of F, each an estimate of that of F.
+
+    With the units of a network the columns are those of the basis.
+    """
+    p = matrix.shape[1] if units is None else len(units.basis)
     size = sketch_size(p)
     width = math.isqrt(n_streams * size * p)
-    found: Sketch = read_sum(matrix, sketch_block, width, streams=STREAMS[:n_streams], size=size)
+    found: Sketch = read_sum(
+        matrix, sketch_block, width, streams=STREAMS[:n_streams], size=size, narrow=units is not None
+    )
     factors = [r_factor(values) / math.sqrt(BANDS) for values in found.values]
     for r in factors:
         check_finite_factor(r)
     return factors, found.finding
 
 
+@on_device
 def sketch_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -46,23 +58,58 @@ def sketch_block(
     job: Job,
     streams: tuple[int, ...],
     size: int,
+    narrow: bool = False,
 ) -> np.ndarray:
-    """Sketches of one block, as a Sketch in a 1 x 1 object array; sub-block by sub-block on the device."""
+    """Sketches of one block, as a Sketch in a 1 x 1 object array; sub-block by sub-block on the device.
+
+    `narrow` asks for the columns of the basis alone: on the CPU unit by unit, without forming rows.
+    """
     device = choose(job.device)
-    total = np.zeros((len(streams), size, job.n_matrix_columns))
+    units = units_of(job.rule, y is not None) if narrow else None
+    by_unit = units is not None and device.kind == "cpu"
+    total = np.zeros((len(streams), size, job.n_matrix_columns if units is None else len(units.basis)))
+    there: dict[int, Any] = {}  # sums that stay on a device
     found = Finding()
+    # The sketch of a leaf has `size` rows, so that a leaf has no fewer where its rows are short.
+    cut = replace(job, n_matrix_columns=size // 2) if by_unit else job
     with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
+        for leaf in leaves(x, y, weight, int(start), cut, device, reducing=True):
+            if units is not None and by_unit:
+                found = found.plus(leaf.finding)
+                _add_by_unit(total, leaf, job, units, streams)
+                continue
             rows, finding = matrix_rows(leaf, job)
-            first = int(start) + leaf.place.start
+            if units is not None:
+                xp = array_namespace(rows)
+                rows = xp.take(rows, xp.asarray(units.basis), axis=1)
             for k, stream in enumerate(streams):
-                total[k] += device.fetch(sketched(rows, *entries(stream, first, rows.shape[0], size), size))
+                part = sketched(rows, *entries(stream, leaf.row, rows.shape[0], size), size)
+                if device.kind == "cpu":
+                    total[k] += part
+                else:
+                    there[k] = there[k] + part if k in there else part
             found = found.plus(finding)
+        if there:
+            total += device.fetch(array_namespace(part).stack(list(there.values())))
         if not np.isfinite(total).all():  # NaN or an infinity in a row, which says where; or a sum too large
             for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
-                rows = device.fetch(matrix_rows(leaf, job)[0])
+                rows = matrix_rows(leaf, job)[0]
                 found = found.plus(overflow(rows, int(start) + leaf.place.start))
     return boxed(Sketch(total, found))
+
+
+def _add_by_unit(total: np.ndarray, leaf: Leaf, job: Job, units: Units, streams: tuple[int, ...]) -> None:
+    """Add the sketches of a leaf to total (streams, size, columns of the basis), a unit at a time."""
+    if not leaf.counts:
+        return
+    active, factor, last = parts(leaf, job, units)
+    short, slopes = units.short(leaf.x, factor), np.where(active, 1.0, units.left)
+    size = total.shape[1]
+    for sketch, stream in zip(total, streams, strict=True):
+        nonzeros = entries(stream, leaf.row, len(short), size)
+        for j, (place, inner, times) in enumerate(units.places()):
+            sketch[:, place] += sketched_multiples(short[:, inner], times * slopes[:, j], *nonzeros, size)
+        sketch[:, -1:] += sketched(last[:, None], *nonzeros, size)
 
 
 def measured_beta(first: Spectrum, second: np.ndarray) -> float:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
+from array_api_compat import array_namespace
 from dask._task_spec import List, Task, TaskRef
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
@@ -23,6 +24,7 @@ from dask_nlis.factor.sums import check_finite_factor, shared
 from dask_nlis.kernels.linalg import merge_r, r_factor
 from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, leaves, map_blocks
 from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import matrix_rows
 
 
@@ -34,9 +36,9 @@ class Partial(NamedTuple):
     finding: Finding
 
 
-def read_tree(matrix: TallMatrix, whitener: np.ndarray | None = None) -> Partial:
-    """One read of X: the R factor of F, or of F W when a whitener is given, group of blocks by group."""
-    p = matrix.shape[1] if whitener is None else whitener.shape[1]
+def read_tree(matrix: TallMatrix, whitener: np.ndarray | None = None, only: np.ndarray | None = None) -> Partial:
+    """One read of X: the R factor of F, of some of its columns, or of F W, group of blocks by group."""
+    p = _width(matrix.shape[1], whitener, only)
     lazy = map_blocks(
         matrix,
         factor_block,
@@ -45,6 +47,7 @@ def read_tree(matrix: TallMatrix, whitener: np.ndarray | None = None) -> Partial
         meta=np.empty((0, 0), dtype=object),
         job=matrix.job,
         whitener=shared(whitener),
+        only=only,
     )
     n_rows, found = 0, Finding()
 
@@ -77,6 +80,11 @@ def _groups(matrix: TallMatrix, lazy: da.Array, p: int) -> Iterator[Partial]:
             yield _merged(stacks, begin, min(begin + group // STACK, stacks.numblocks[0]), p)
 
 
+def _width(p: int, whitener: np.ndarray | None, only: np.ndarray | None) -> int:
+    return whitener.shape[1] if whitener is not None else p if only is None else len(only)
+
+
+@on_device
 def factor_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -85,10 +93,11 @@ def factor_block(
     *,
     job: Job,
     whitener: np.ndarray | None = None,
+    only: np.ndarray | None = None,
 ) -> np.ndarray:
     """R factor of one block, as a Partial in a 1 x 1 object array; sub-block by sub-block on the device."""
     device = choose(job.device)
-    p = job.n_matrix_columns if whitener is None else whitener.shape[1]
+    p = _width(job.n_matrix_columns, whitener, only)
     target = None if whitener is None else device.put(whitener)
     found = Finding()
 
@@ -96,10 +105,12 @@ def factor_block(
         nonlocal found
         for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
             rows, finding = matrix_rows(leaf, job)
+            if only is not None:
+                rows = array_namespace(rows).take(rows, array_namespace(rows).asarray(only), axis=1)
             r = r_factor(rows if target is None else rows @ target)
             found = found.plus(finding)
-            if not np.isfinite(device.fetch(r)).all():  # NaN or an infinity spreads through R; the rows say where
-                found = found.plus(overflow(device.fetch(rows), int(start) + leaf.place.start))
+            if overflow(r, 0).n_bad:  # NaN or an infinity spreads through R; the rows say where
+                found = found.plus(overflow(rows, int(start) + leaf.place.start))
             yield r
 
     with np.errstate(all="ignore"):

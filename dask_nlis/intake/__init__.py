@@ -9,12 +9,15 @@ from dask_nlis.intake.standardize import Standardization, Standardized, standard
 from dask_nlis.intake.tables import read_table, write_table
 from dask_nlis.intake.zarr_files import (
     ScoreRecord,
+    Storage,
     create_scores,
     open_stored,
     open_zarr,
     regular,
     score_record,
     scratch_scores,
+    stored_as,
+    write_block,
     write_rows,
     write_scores,
 )
@@ -27,6 +30,7 @@ __all__ = [
     "ScoreRecord",
     "Standardization",
     "Standardized",
+    "Storage",
     "column_names",
     "create_scores",
     "default_names",
@@ -42,7 +46,9 @@ __all__ = [
     "score_record",
     "scratch_scores",
     "standardize",
+    "stored_as",
     "take_in",
+    "write_block",
     "write_rows",
     "write_scores",
     "write_table",

@@ -3,9 +3,10 @@
 from typing import Any, NamedTuple
 
 import dask.array as da
+from dask.utils import format_bytes
 
-from dask_nlis import phase
-from dask_nlis.errors import InputError
+from dask_nlis import phase, workers
+from dask_nlis.errors import MemoryLimitError
 
 
 class Container(NamedTuple):
@@ -19,14 +20,14 @@ class Container(NamedTuple):
 def give_back(container: Container, scores: da.Array, name: str, label: str) -> Any:
     """Return lazy scores of shape (n,) in the caller's container; computes unless that is lazy.
 
-    Raises InputError before anything is computed where they would take more than half of the memory.
+    Raises MemoryLimitError before anything is computed where they would take more than half of the memory.
     """
     if container.kind == "dask":
         return scores
-    if not container.lazy and scores.nbytes > phase.memory_limit() // 2:
-        raise InputError(
-            f"{name} scores of {scores.shape[0]:,} rows take {scores.nbytes:,} bytes, above half of the "
-            f"{phase.memory_limit():,} of this process; give X as a Dask array or a path, whose scores stay lazy"
+    if not container.lazy and scores.nbytes > workers.memory_here() // 2:
+        raise MemoryLimitError(
+            f"{name} scores of {scores.shape[0]:,} rows take {format_bytes(scores.nbytes)}, above half of the "
+            f"{format_bytes(workers.memory_here())} of this process; give X as a Dask array or a path, whose scores stay lazy"
         )
     values = scores if container.lazy else phase.computed(scores, label)
     if container.kind == "pandas":

@@ -1,4 +1,4 @@
-"""Open X and y of a Zarr group by path or URL."""
+"""Open X and y of a Zarr group or an HDF5 file by path or URL."""
 
 import os
 from typing import Any
@@ -7,9 +7,10 @@ import dask.array as da
 import zarr
 
 from dask_nlis.errors import InputTypeError
+from dask_nlis.intake.hdf5_files import is_hdf5, open_hdf5
 from dask_nlis.intake.names import name_columns
 from dask_nlis.intake.opened import check_block_bytes, from_storage
-from dask_nlis.intake.zarr_files import member, open_zarr
+from dask_nlis.intake.zarr_files import check_path, member, open_zarr
 
 
 def open_rows(
@@ -19,18 +20,19 @@ def open_rows(
     y: str | None = None,
     block_bytes: int | None = None,
 ) -> tuple[da.Array, da.Array | None]:
-    """Open arrays of a Zarr group lazily: path -> X (n, d) and y (n,), or None without y.
+    """Open arrays of a Zarr group or an HDF5 file lazily: path -> X (n, d) and y (n,), or None without y.
 
     Blocks are whole shards (or chunks) near `block_bytes`, small ones merged; y follows the blocks of X.
-    Names in the attribute `feature_names` of X travel along. Reads metadata only. Versions 2 and 3 of the
-    format, sharded or not, are read alike.
+    Names in the attribute `feature_names` of X travel along. Reads metadata only. Versions 2 and 3 of Zarr, sharded
+    or not, are read alike. HDF5 needs the extra `hdf5`; each task opens the file for itself, on threads, processes or
+    a cluster that sees the path. NPY files hold one array each and go straight to the matrix functions, as paths.
 
     Parameters
     ----------
     path : str or path
-        Zarr group, local or a URL that fsspec understands.
+        Zarr group, local or a URL that fsspec understands; or a local HDF5 file.
     X, y : str
-        Names of the arrays in the group.
+        Names of the arrays in the group or file.
     block_bytes : int, optional
         Bytes of a block; 64 MB by default, from the Dask config key `dask-nlis.block-bytes`.
 
@@ -43,7 +45,8 @@ def open_rows(
     MissingDataError
         If nothing is stored at the path.
     InputError
-        If the group has no such array; the message lists those it has.
+        If the group or file has no such array (the message lists those it has), chunks are too large for blocks, or
+        h5py is not installed.
 
     Examples
     --------
@@ -60,14 +63,25 @@ def open_rows(
         raise InputTypeError(
             f"path is {type(path).__name__}; give a path or URL (arrays go straight to the matrix functions)"
         )
+    text = check_path("path", path)
+    if text.lower().endswith(".npy"):
+        raise InputTypeError(
+            "path is an NPY file, which holds one array; give its path as X to the matrix functions or run"
+        )
+    if is_hdf5(text):
+        return _pair(size, open_hdf5("X", text, X), None if y is None else open_hdf5("y", text, y))
     group = open_zarr("path", path)
     if isinstance(group, zarr.Array):
         raise InputTypeError("path is a Zarr array, not a group; give the path of the group that holds it")
-    x = _opened(member("X", group, X), size, None)
-    return x, None if y is None else _opened(member("y", group, y), size, x)
+    return _pair(size, member("X", group, X), None if y is None else member("y", group, y))
 
 
-def _opened(array: "zarr.Array[Any]", block_bytes: int, like: da.Array | None) -> da.Array:
-    lazy, _, names = from_storage(array, block_bytes, None if like is None else like.chunks[0])
+def _pair(block_bytes: int, x: Any, y: Any) -> tuple[da.Array, da.Array | None]:
+    opened = _opened("X", x, block_bytes, None)
+    return opened, None if y is None else _opened("y", y, block_bytes, opened)
+
+
+def _opened(argument: str, array: Any, block_bytes: int, like: da.Array | None) -> da.Array:
+    lazy, _, names = from_storage(argument, array, block_bytes, None if like is None else like.chunks[0])
     found: Any = lazy if names is None else name_columns(lazy, names)
     return found

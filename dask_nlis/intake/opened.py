@@ -14,15 +14,27 @@ from dask.utils import parse_bytes
 from dask_nlis.blocks import block_rows, row_chunks
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError
 from dask_nlis.intake.containers import Container
+from dask_nlis.intake.hdf5_files import Hdf5Array, is_hdf5, list_hdf5, of_dataset
 from dask_nlis.intake.names import column_names
+from dask_nlis.intake.npy_files import FileArray, of_memmap, open_npy
 from dask_nlis.intake.sizes import check_columns_known, with_sizes
-from dask_nlis.intake.zarr_files import Reader, content_token, list_arrays, object_token, open_zarr, write_unit
+from dask_nlis.intake.zarr_files import (
+    Reader,
+    check_path,
+    content_token,
+    list_arrays,
+    open_zarr,
+    write_unit,
+)
 from dask_nlis.phase import setting, warn
 
 #: Beyond this float64 skips integers.
 LARGEST_INTEGER = 2**53
 
-_ACCEPTED = "a NumPy, Dask, Zarr, pandas or xarray array, or a path to a Zarr array"
+_ACCEPTED = "a NumPy, Dask, Zarr, HDF5, pandas or xarray array, or a path to a Zarr array or NPY file"
+
+#: A chunk or shard of more than so many blocks is refused: whole ones are read, and each task holds one.
+MOST_BLOCKS = 16
 
 
 class Opened(NamedTuple):
@@ -82,12 +94,7 @@ def _dispatch(argument: str, value: Any, block_bytes: int, chunks: Sequence[int]
     if isinstance(value, da.Array):
         return Opened(value, Container("dask"), column_names(value))
     if isinstance(value, str | os.PathLike):
-        found = open_zarr(argument, value)
-        if isinstance(found, zarr.Group):
-            raise InputError(
-                f"{argument} is a Zarr group; name one of its arrays: {list_arrays(found)} (see dask_nlis.open_rows)"
-            )
-        value = found
+        value = _at_path(argument, value)
     library = type(value).__module__.partition(".")[0]
     if library == "pandas" and hasattr(value, "index"):
         block, names = _from_pandas(argument, value)
@@ -108,7 +115,24 @@ def _dispatch(argument: str, value: Any, block_bytes: int, chunks: Sequence[int]
             raise InputTypeError(f"{argument} is a {type(value).__name__} of unequal rows; give {_ACCEPTED}") from cause
     if not all(hasattr(value, name) for name in ("shape", "dtype", "__getitem__")) or hasattr(value, "dask"):
         raise InputTypeError(f"{argument} is {type(value).__name__}; give {_ACCEPTED}")
-    return from_storage(value, block_bytes, chunks)
+    return from_storage(argument, value, block_bytes, chunks)
+
+
+def _at_path(argument: str, path: str | os.PathLike[str]) -> Any:
+    """What is stored at a path: an NPY file or an array of Zarr, lazily; raises for what holds several arrays."""
+    text = check_path(argument, path)
+    if text.lower().endswith(".npy") and "://" not in text:
+        return open_npy(argument, text)
+    if is_hdf5(text):
+        raise InputError(
+            f"{argument} is an HDF5 file; name one of its arrays: {list_hdf5(argument, text)} (see dask_nlis.open_rows)"
+        )
+    found = open_zarr(argument, path)
+    if isinstance(found, zarr.Group):
+        raise InputError(
+            f"{argument} is a Zarr group; name one of its arrays: {list_arrays(found)} (see dask_nlis.open_rows)"
+        )
+    return found
 
 
 def _from_memory(array: np.ndarray, block_bytes: int, chunks: Sequence[int] | None) -> da.Array:
@@ -120,25 +144,37 @@ def _from_memory(array: np.ndarray, block_bytes: int, chunks: Sequence[int] | No
     )
 
 
-def from_storage(array: Any, block_bytes: int, chunks: Sequence[int] | None) -> Opened:
+def from_storage(argument: str, array: Any, block_bytes: int, chunks: Sequence[int] | None) -> Opened:
     """Open anything that is sliced from storage: whole shards or chunks a block, names from its attributes."""
-    names = getattr(array, "attrs", {}).get("feature_names")
-    token = content_token(array) if not isinstance(array, np.memmap) else _memmap_token(array)
-    lazy = Reader(array, token).to_dask(_chunks(array, write_unit(array), block_bytes, chunks))
     kind = "numpy" if isinstance(array, np.memmap) else "dask"
+    if isinstance(array, np.memmap):
+        array = of_memmap(array) or array
+    elif type(array).__module__.partition(".")[0] == "h5py":
+        array = of_dataset(argument, array) or array
+    names = getattr(array, "attrs", {}).get("feature_names")
+    token = array.token if isinstance(array, FileArray | Hdf5Array) else content_token(array)
+    unit = write_unit(array)
+    _check_unit(argument, array, unit, block_bytes)
+    lazy = Reader(array, token).to_dask(_chunks(array, unit, block_bytes, chunks))
     fits = lazy.ndim == 2 and isinstance(names, list) and len(names) == lazy.shape[1]
     known = tuple(map(str, names or ())) if fits else None
     return Opened(lazy, Container(kind, lazy=kind == "dask"), known)
 
 
-def _memmap_token(array: np.memmap) -> str:
-    # The offset of a map is that of the file, not of the slice: the address tells slices apart.
-    where = os.fspath(array.filename) if array.filename is not None else ""
-    if not os.path.exists(where):
-        return object_token(array)
-    stat, address = os.stat(where), array.__array_interface__["data"][0]
-    place = (address, array.offset, array.shape, array.strides, str(array.dtype))
-    return tokenize(where, stat.st_size, stat.st_mtime_ns, stat.st_ino, *place)
+def _check_unit(argument: str, array: Any, unit: int, block_bytes: int) -> None:
+    """Raise where whole chunks make a block far larger than asked for; column chunks are joined, so all columns count."""
+    rows = min(unit, array.shape[0]) if array.shape else 0
+    size = rows * _row_bytes(array)
+    if size > MOST_BLOCKS * block_bytes:
+        raise InputError(
+            f"{argument} is stored in {'shards' if getattr(array, 'shards', None) else 'chunks'} of {unit:,} rows, whose whole "
+            f"rows take {size:,} bytes, above {MOST_BLOCKS} blocks of {block_bytes:,}; store fewer rows a chunk, or give "
+            f"block_bytes={-(-size // MOST_BLOCKS):,}"
+        )
+
+
+def _row_bytes(array: Any) -> int:
+    return int(np.prod(array.shape[1:], dtype=np.int64)) * np.dtype(array.dtype).itemsize
 
 
 def _chunks(array: Any, unit: int, block_bytes: int, chunks: Sequence[int] | None) -> tuple[Any, ...]:
@@ -146,8 +182,7 @@ def _chunks(array: Any, unit: int, block_bytes: int, chunks: Sequence[int] | Non
     if not shape:
         return ()
     if chunks is None or sum(chunks) != shape[0]:
-        row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(array.dtype).itemsize
-        chunks = row_chunks(shape[0], block_rows(shape[0], row_bytes, unit, block_bytes)) if shape[0] else (0,)
+        chunks = row_chunks(shape[0], block_rows(shape[0], _row_bytes(array), unit, block_bytes)) if shape[0] else (0,)
     return (tuple(chunks), *((size,) for size in shape[1:]))
 
 

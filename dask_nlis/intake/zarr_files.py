@@ -4,13 +4,15 @@ Blocks are whole shards, or whole chunks where there are no shards, so that no s
 """
 
 import hashlib
+import math
 import os
 import re
+import sys
 import tempfile
 import uuid
 import weakref
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +29,7 @@ from zarr.storage import LocalStore
 from dask_nlis import phase
 from dask_nlis.blocks import is_regular, starts
 from dask_nlis.errors import InputError, InputTypeError, MissingDataError
+from dask_nlis.intake.hdf5_files import Hdf5Array
 from dask_nlis.intake.names import column_names
 from dask_nlis.intake.plain_chunks import read_plainly
 
@@ -37,7 +40,7 @@ class Reader:
     Threads have no retries of their own, and a cluster's retries would recompute the whole task.
     """
 
-    __slots__ = ("array", "dtype", "ndim", "shape", "token")
+    __slots__ = ("array", "dtype", "ndim", "shape", "slab", "token")
 
     def __init__(self, array: Any, token: str) -> None:
         self.array = array
@@ -45,6 +48,7 @@ class Reader:
         self.dtype = np.dtype(array.dtype)
         self.ndim = len(self.shape)
         self.token = token
+        self.slab = _slab(array)  # rows that are read at a time
 
     @retry(
         retry=retry_if_exception_type(OSError),
@@ -54,14 +58,31 @@ class Reader:
     )
     def __getitem__(self, index: Any) -> np.ndarray:
         plain = read_plainly(self.array, index)
-        return np.asarray(self.array[index]) if plain is None else plain
+        if plain is not None:
+            return plain
+        rows, rest = (index[0], index[1:]) if isinstance(index, tuple) and index else (index, ())
+        if not isinstance(rows, slice) or rows.step not in (None, 1):
+            return np.asarray(self.array[index])
+        first, last, _ = rows.indices(self.shape[0])
+        if last - first <= self.slab:
+            return np.asarray(self.array[index])
+        parts = (
+            (k - first, np.asarray(self.array[(slice(k, min(k + self.slab, last)), *rest)]))
+            for k in range(first, last, self.slab)
+        )
+        _, head = next(parts)
+        out = np.empty((last - first, *head.shape[1:]), dtype=head.dtype)
+        out[: len(head)] = head
+        for place, part in parts:
+            out[place : place + len(part)] = part
+        return out
 
     def __dask_tokenize__(self) -> tuple[str, str]:
         return "nlis-reader", self.token
 
     def to_dask(self, chunks: tuple[Any, ...]) -> da.Array:
         """Wrap the array lazily, one task a block, read and use fused into one."""
-        return da.from_array(
+        lazy: da.Array = da.from_array(
             self,
             chunks=chunks,
             name=f"nlis-read-{tokenize(self.token, chunks)}",
@@ -69,6 +90,51 @@ class Reader:
             asarray=False,
             meta=np.empty((0,) * self.ndim, dtype=self.dtype),
         )
+        layer = lazy.dask.layers[lazy.name]
+        layer.collection_annotations = {**(layer.collection_annotations or {}), _KEY: storage_of(self.array)}
+        return lazy
+
+
+class Storage(NamedTuple):
+    """What reading costs besides the block: pieces decoded one by one, and whether reads wait for one another."""
+
+    piece_bytes: int  # of a shard, or of a chunk where there are no shards; 0 where rows are read as they lie
+    piece_rows: int
+    compressed: bool
+    alone: bool  # one read at a time in a process
+
+
+# On the graph layer that makes the array, as names are: what an array is read from is not otherwise known of it.
+_KEY = "nlis-storage"
+
+
+def storage_of(array: Any) -> Storage:
+    """How an array is stored: in which pieces, and whether they are compressed."""
+    unit = getattr(array, "shards", None) or getattr(array, "chunks", None)
+    if not unit or not all(isinstance(rows, int | np.integer) for rows in unit):
+        return Storage(0, 1, False, isinstance(array, Hdf5Array))
+    size = int(np.prod(unit, dtype=np.int64)) * np.dtype(array.dtype).itemsize
+    return Storage(size, int(unit[0]), bool(getattr(array, "compressors", True)), isinstance(array, Hdf5Array))
+
+
+def stored_as(array: da.Array) -> Storage | None:
+    """How exactly this Dask array is stored; None for arrays that are no plain reads."""
+    layer = getattr(array.dask, "layers", {}).get(array.name)
+    found: Storage | None = ((layer.collection_annotations if layer is not None else None) or {}).get(_KEY)
+    return found
+
+
+#: Pieces of a Zarr array asked for in one call: with many thousands the bookkeeping of a call costs more than they do.
+_PIECES = 512
+
+
+def _slab(array: Any) -> int:
+    """Rows of so many whole pieces, small ones; all rows where that is no Zarr array."""
+    if not isinstance(array, zarr.Array) or not array.shape:
+        return sys.maxsize
+    unit = array.shards or array.chunks
+    across = math.prod(-(-length // size) for length, size in zip(array.shape[1:], unit[1:], strict=True))
+    return max(1, _PIECES // max(1, across)) * unit[0]
 
 
 def write_unit(array: Any) -> int:
@@ -79,18 +145,34 @@ def write_unit(array: Any) -> int:
 
 def content_token(array: Any) -> str:
     """Return a token of what the array holds now: file sizes and times on disk, otherwise unique to this object."""
-    if isinstance(array, zarr.Array) and type(array.store) is LocalStore:
-        root = Path(array.store.root) / array.path
-        digest = hashlib.blake2b(str(root.resolve()).encode(), digest_size=16)
-        for folder, folders, files in os.walk(root):
-            folders.sort()
-            for name in sorted(files):
-                if not name.endswith(".partial"):
-                    stat = os.stat(os.path.join(folder, name))
-                    digest.update(f"{folder}/{name}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ino};".encode())
-        return digest.hexdigest()
-    return object_token(array)
+    if not isinstance(array, zarr.Array) or type(array.store) is not LocalStore:
+        return object_token(array)
+    root = Path(array.store.root) / array.path
+    digest = hashlib.blake2b(str(root.resolve()).encode(), digest_size=16)
+    for name in _stored(array, root):
+        try:
+            stat = os.stat(name)
+        except FileNotFoundError:  # a chunk of fill values alone need not exist
+            continue
+        digest.update(f"{name}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ino};".encode())
+    return digest.hexdigest()
 
+
+def _stored(array: "zarr.Array[Any]", root: Path) -> Iterator[str]:
+    """Paths of the files of an array, by the keys of its chunks: listing their folders takes five times as long."""
+    unit = array.shards or array.chunks
+    grid = [-(-length // size) for length, size in zip(array.shape, unit, strict=True)]
+    if math.prod(grid) <= _MOST_KEYS:
+        yield from (f"{root}/{name}" for name in ("zarr.json", ".zarray", ".zattrs"))
+        yield from (f"{root}/{array.metadata.encode_chunk_key(place)}" for place in np.ndindex(*grid))
+        return
+    for folder, folders, files in os.walk(root):
+        folders.sort()
+        yield from (os.path.join(folder, name) for name in sorted(files) if not name.endswith(".partial"))
+
+
+#: Chunks up to which their keys are gone through; beyond, in what may be a sparse array, the files that exist are.
+_MOST_KEYS = 10**6
 
 _object_tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
 
@@ -227,10 +309,15 @@ def write_scores(scores: da.Array, target: "zarr.Array[Any]", label: str) -> da.
 
 
 def _write_block(block: np.ndarray, start: int, target: "zarr.Array[Any]") -> np.ndarray:
-    target[int(start) : int(start) + len(block)] = block
     out = np.empty(1, dtype=object)
-    out[0] = score_record(block, int(start))
+    out[0] = write_block(block, int(start), target)
     return out
+
+
+def write_block(block: np.ndarray, start: int, target: "zarr.Array[Any]") -> ScoreRecord:
+    """Write a block of scores, which are whole chunks, and describe it."""
+    target[start : start + len(block)] = block
+    return score_record(block, start)
 
 
 def score_record(block: np.ndarray, start: int) -> ScoreRecord:

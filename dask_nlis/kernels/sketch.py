@@ -43,26 +43,40 @@ def sketched(rows: Array, buckets: np.ndarray, signs: np.ndarray, size: int) -> 
         s = csr_array((signs.ravel(), buckets.ravel(), np.arange(0, BANDS * m + 1, BANDS)), shape=(m, size))
         return s.T @ rows
     xp = array_namespace(rows)
-    source, sign = _gather_table(buckets, signs, size)
-    padded = xp.concat([rows, xp.zeros((1, rows.shape[1]), dtype=rows.dtype)], axis=0)
-    total = xp.zeros((size, rows.shape[1]), dtype=rows.dtype)
-    for k in range(source.shape[1]):
-        total = total + xp.take(padded, xp.asarray(source[:, k]), axis=0) * xp.asarray(sign[:, k])[:, None]
-    return total
+    table = xp.asarray(_gather_table(buckets, signs, size))
+    signed = xp.concat([rows, -rows, xp.zeros((1, rows.shape[1]), dtype=rows.dtype)], axis=0)
+    width, most = size // BANDS, table.shape[1]
+    bands = []
+    for k in range(BANDS):  # each row is in every band once, so that one of them is not much larger than the rows
+        place = xp.reshape(table[k * width : (k + 1) * width, :], (-1,))
+        gathered = xp.reshape(xp.take(signed, place, axis=0), (width, most, rows.shape[1]))
+        bands.append(xp.sum(gathered, axis=1))
+    return xp.concat(bands, axis=0)
 
 
-def _gather_table(buckets: np.ndarray, signs: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each sketch row the rows that go into it, in order, padded with the number of rows; and their signs.
+def sketched_multiples(
+    rows: np.ndarray, multiples: np.ndarray, buckets: np.ndarray, signs: np.ndarray, size: int
+) -> np.ndarray:
+    """S diag(multiples) rows: (m, q), (m,) -> (size, q), a block of the sketch of a row-wise Khatri-Rao product.
 
-    Array namespaces can gather but not scatter.
+    That product is not formed, and rows whose multiple is 0 cost nothing. NumPy only.
+    """
+    used = multiples != 0
+    entries = (signs[used] * multiples[used, None]).ravel(), buckets[used].ravel()
+    s = csr_array((*entries, np.append(0, np.cumsum(BANDS * used))), shape=(len(rows), size))
+    return s.T @ rows
+
+
+def _gather_table(buckets: np.ndarray, signs: np.ndarray, size: int) -> np.ndarray:
+    """For each sketch row the places, in [rows, -rows, 0], of what goes into it, in order, padded: (size, most).
+
+    Array namespaces can gather but not scatter; nor does the order of a sum depend on chance then.
     """
     m = len(buckets)
     flat = buckets.ravel()
     order = np.argsort(flat, kind="stable")
     counts = np.bincount(flat, minlength=size)
     place = np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)
-    source = np.full((size, int(counts.max(initial=0))), m, dtype=np.int64)
-    sign = np.zeros(source.shape)
-    source[flat[order], place] = order // BANDS
-    sign[flat[order], place] = signs.ravel()[order]
-    return source, sign
+    table = np.full((size, int(counts.max(initial=0))), 2 * m, dtype=np.int32)
+    table[flat[order], place] = order // BANDS + np.where(signs.ravel()[order] > 0, 0, m)
+    return table

@@ -17,6 +17,9 @@ Array = Any
 #: Beyond this |t| the normal density is below the smallest subnormal, with room for a factor t^2.
 NORMAL_LIMIT = 40.0
 
+#: Below this |t| a quotient of float64 is its limit to the last bit.
+_NEAR = math.sqrt(np.finfo(np.float64).tiny)
+
 
 def expit(t: Array) -> Array:
     """1 / (1 + exp(-t)) with full relative accuracy in both tails."""
@@ -47,6 +50,8 @@ def quotient(numerator: Callable[[Array], Array], t: Array, limit: float) -> Arr
     The numerator must be accurate near 0 (expm1, tanh, ...), and may halve t without loss: the switch lies at
     the root of the smallest normal number, far above the subnormal ones.
     """
+    if is_numpy_array(t) and t.dtype == np.float64 and not (np.abs(t) < _NEAR).any():
+        return numerator(t) / t
     xp = array_namespace(t)
     near = xp.abs(t) < math.sqrt(xp.finfo(t.dtype).smallest_normal)
     safe = xp.where(near, xp.ones_like(t), t)

@@ -1,9 +1,9 @@
 """What a task finds wrong with the rows of its block, added up over the blocks and said in one line."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
+from array_api_compat import array_namespace
 
 from dask_nlis.errors import InputError, NonFiniteError
 
@@ -83,7 +83,10 @@ def check_finite(finding: Finding, names: Sequence[str], scope: str = "in its bl
     )
 
 
-def overflow(rows: np.ndarray, start: int) -> Finding:
-    """Report rows (or values of rows) that are not finite though their input was."""
-    bad = ~np.isfinite(rows) if rows.ndim == 1 else ~np.isfinite(rows).all(axis=1)
-    return Finding(int(bad.sum()), start + int(np.argmax(bad)), ROW) if bad.any() else Finding()
+def overflow(rows: Any, start: int) -> Finding:
+    """Report rows (or values of rows), on any device, that are not finite though their input was."""
+    xp = array_namespace(rows)
+    bad = ~xp.isfinite(rows) if rows.ndim == 1 else ~xp.all(xp.isfinite(rows), axis=1)
+    if not bool(xp.any(bad)):
+        return Finding()
+    return Finding(int(xp.count_nonzero(bad)), start + int(xp.argmax(xp.astype(bad, xp.int8))), ROW)

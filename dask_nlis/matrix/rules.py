@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from dask_nlis import problem as problems
+from dask_nlis.device import like
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.models import Numerical
 from dask_nlis.nouns import noun
@@ -22,11 +22,11 @@ class Rule(Protocol):
     def columns(self, names: Sequence[str], labelled: bool) -> tuple[str, ...]:
         """Name the p columns of the matrix."""
 
-    def rows(self, x: Array, y: Array | None) -> Array:
-        """Rows of the matrix, (m, p)."""
+    def rows(self, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
+        """Rows of the matrix, (m, p); in the first m rows of `out` where it is given and that saves a copy."""
 
-    def squared_norms(self, x: Array, y: Array | None) -> Array:
-        """Squared norms of those rows, (m,), in closed form where there is one."""
+    def squared_norms(self, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
+        """Squared norms of those rows, (m,), in closed form where there is one; `lengths` are those of x, if known."""
 
     def exact(self, labelled: bool) -> bool:
         """Whether rows are a formula; the others, of some dual matrices, are integrals (`Dual.ray`)."""
@@ -44,13 +44,13 @@ class Plain:
         """Feature names."""
         return tuple(names)
 
-    def rows(self, x: Array, y: Array | None) -> Array:
+    def rows(self, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
         """Return x."""
         return x
 
-    def squared_norms(self, x: Array, y: Array | None) -> Array:
+    def squared_norms(self, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
         """Squared row norms of x."""
-        return squared_row_norms(x)
+        return squared_row_norms(x) if lengths is None else lengths
 
     def exact(self, labelled: bool) -> bool:
         """True: these rows are a formula."""
@@ -68,13 +68,13 @@ class Reference:
         constant = self.problem.model.inputs(np.zeros((1, len(names)))).shape[1] - len(names)
         return (*names, *("intercept",) * constant, _last(labelled))
 
-    def rows(self, x: Array, y: Array | None) -> Array:
+    def rows(self, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
         """Rows by `dask_nlis.problem.reference_rows`."""
-        return problems.reference_rows(self.problem, x, y)
+        return problems.reference_rows(self.problem, x, y, out)
 
-    def squared_norms(self, x: Array, y: Array | None) -> Array:
+    def squared_norms(self, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
         """Squared norms by `dask_nlis.problem.reference_squared_norms`."""
-        return problems.reference_squared_norms(self.problem, x, y)
+        return problems.reference_squared_norms(self.problem, x, y, lengths)
 
     def exact(self, labelled: bool) -> bool:
         """True: these rows are a formula."""
@@ -92,13 +92,13 @@ class Dual:
         """Parameter names and the last column."""
         return (*self.problem.model.parameter_names(names), _last(labelled))
 
-    def rows(self, x: Array, y: Array | None) -> Array:
+    def rows(self, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
         """Rows by `dask_nlis.problem.dual_rows`."""
-        return problems.dual_rows(self.problem, self._theta_like(x), x, y)
+        return problems.dual_rows(self.problem, self._theta_like(x), x, y, out)
 
-    def squared_norms(self, x: Array, y: Array | None) -> Array:
+    def squared_norms(self, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
         """Squared norms by `dask_nlis.problem.dual_squared_norms`."""
-        return problems.dual_squared_norms(self.problem, self._theta_like(x), x, y)
+        return problems.dual_squared_norms(self.problem, self._theta_like(x), x, y, lengths)
 
     def exact(self, labelled: bool) -> bool:
         """Whether the adjoint is a formula, not an integral along the ray."""
@@ -129,11 +129,11 @@ class Tangent:
         """Parameter names."""
         return tuple(self.problem.model.parameter_names(names))
 
-    def rows(self, x: Array, y: Array | None) -> Array:
+    def rows(self, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
         """Rows by `dask_nlis.problem.tangent_rows`."""
-        return problems.tangent_rows(self.problem, array_like(self.theta, x), x, y)
+        return problems.tangent_rows(self.problem, array_like(self.theta, x), x, y, out)
 
-    def squared_norms(self, x: Array, y: Array | None) -> Array:
+    def squared_norms(self, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
         """Squared norms of those rows."""
         return squared_row_norms(self.rows(x, y))
 
@@ -147,8 +147,8 @@ class Tangent:
 
 
 def array_like(theta: np.ndarray, x: Array) -> Array:
-    """Theta in the namespace of x: array_api_strict is the strictest and takes no NumPy array in a product."""
-    return array_namespace(x).asarray(np.array(theta))
+    """Theta where x lies, put there once a process."""
+    return like(theta, x)
 
 
 #: Rules behind which there is a problem.

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.kernels.calls import name_of
 from dask_nlis.losses import CustomLoss
-from dask_nlis.matrix.rules import Modelled, Reference, Rule
+from dask_nlis.matrix.rules import Modelled, Reference, Rule, array_like
 from dask_nlis.models import Homogeneous, Numerical
 from dask_nlis.problem import Problem
 
@@ -34,7 +33,7 @@ def spoiled(rule: Rule, x: Array, y: Array | None, rows: Array) -> Spoiled | Non
     if not bool(xp.any(bad)):
         return None
     theta = xp.zeros((problem.model.n_parameters(x.shape[1]),), dtype=x.dtype)
-    for point in (theta,) if isinstance(rule, Reference) else (xp.asarray(np.array(rule.theta)), theta):
+    for point in (theta,) if isinstance(rule, Reference) else (array_like(rule.theta, x), theta):
         for name, mask in _nan(problem, point, x, y):
             if bool(xp.any(mask & bad)):
                 return Spoiled(mask & bad, name)

@@ -109,7 +109,7 @@ class TallMatrix:
 
 def map_blocks(
     matrix: TallMatrix,
-    task: Callable[..., np.ndarray],
+    task: Callable[..., Any],
     label: str,
     *,
     columns: int = 1,

@@ -70,6 +70,7 @@ def index_hessian(model: HasIntercept, theta: Array, x: Array, weights: Array) -
     return array_namespace(x).zeros((theta.shape[0], theta.shape[0]), dtype=x.dtype)
 
 
-def index_gradient_norms(model: HasIntercept, theta: Array, x: Array) -> Array:
-    """|x|^2 + 1."""
-    return squared_row_norms(x) + int(model.intercept)
+def index_and_norms(model: HasIntercept, theta: Array, x: Array, lengths: Array | None = None) -> tuple[Array, Array]:
+    """The index, and |x|^2 + 1."""
+    squares = squared_row_norms(x) if lengths is None else lengths
+    return index(model, theta, x), squares + int(model.intercept)

@@ -73,6 +73,10 @@ class DeepReluNetwork:
     def _shapes(self, d: int) -> list[tuple[int, int]]:
         return [*zip(self.widths, (d, *self.widths[:-1]), strict=True), (1, self.widths[-1])]
 
+    def layer_width(self, d: int) -> int:
+        """Numbers in the widest layer, the d features counted: what norms of rows hold of a row at a time."""
+        return max(d, *self.widths)
+
     def n_parameters(self, d: int) -> int:
         """Sum of the sizes of the layers."""
         return sum(rows * columns for rows, columns in self._shapes(d))
@@ -198,9 +202,10 @@ class DeepReluNetwork:
                 change = layers[m][None, :, :] @ change
         return total
 
-    def index_gradient_norms(self, theta: Array, x: Array) -> Array:
-        """Sum over layers of |signal|^2 |input|^2."""
-        total = array_namespace(x).zeros((x.shape[0],), dtype=x.dtype)
-        for signal, hidden in self._signals(theta, x):
+    def index_and_norms(self, theta: Array, x: Array, lengths: Array | None = None) -> tuple[Array, Array]:
+        """The index, and the sum over layers of |signal|^2 |input|^2."""
+        signals = self._signals(theta, x)
+        total = squared_row_norms(signals[0][0]) * (squared_row_norms(x) if lengths is None else lengths)
+        for signal, hidden in signals[1:]:
             total = total + squared_row_norms(signal) * squared_row_norms(hidden)
-        return total
+        return signals[-1][1] @ self._layers(theta)[-1][0, :], total

@@ -74,8 +74,11 @@ class IndexModel(Model, Protocol):
     def index_hessian(self, theta: Array, x: Array, weights: Array) -> Array:
         """Weighted sum over rows of the second derivatives of u in theta, weights (m,) -> (p, p)."""
 
-    def index_gradient_norms(self, theta: Array, x: Array) -> Array:
-        """Squared norms of the rows of `index_gradient`, shape (m,), without forming them where that is possible."""
+    def index_and_norms(self, theta: Array, x: Array, lengths: Array | None = None) -> tuple[Array, Array]:
+        """u and the squared norms of the rows of `index_gradient`, (m,) each, without forming them where possible.
+
+        `lengths` are the squared row norms of x (m,), where they are known.
+        """
 
 
 class AdjointModel(Model, Protocol):
@@ -83,6 +86,9 @@ class AdjointModel(Model, Protocol):
 
     def adjoint(self, theta: Array, x: Array) -> Array:
         """Integral of the gradient of the prediction along the ray, shape (m, p)."""
+
+    def adjoint_norms(self, theta: Array, x: Array, lengths: Array | None = None) -> Array:
+        """Squared norms of those rows, shape (m,), without forming them; `lengths` as in `index_and_norms`."""
 
 
 def is_index(model: Model) -> TypeGuard[IndexModel]:

@@ -10,6 +10,7 @@ from dask_nlis.activations import Activation, Identity, LeakyRelu, Relu, Squared
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import is_whole
+from dask_nlis.kernels.relu_sums import relu_sums
 from dask_nlis.models import checks, indexed
 from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
@@ -81,6 +82,10 @@ class ReluNetwork:
     def degree(self) -> float:
         """1 for a_j and the degree of the unit for b_j."""
         return 1.0 + _UNIT_DEGREE[type(self.unit)]
+
+    def layer_width(self, d: int) -> int:
+        """Numbers in the widest layer, the d features counted: what norms of rows hold of a row at a time."""
+        return max(d, self.n_hidden)
 
     def n_parameters(self, d: int) -> int:
         """m (1 + d), plus m with biases."""
@@ -161,18 +166,36 @@ class ReluNetwork:
         xp = array_namespace(x)
         return self._bends(theta, x, weights[:, None] * xp.ones((1, self.n_hidden), dtype=x.dtype))
 
-    def index_gradient_norms(self, theta: Array, x: Array) -> Array:
-        """sum_j r(z_j)^2 + |x|^2 sum_j (a_j r'(z_j))^2: no (rows, p) array."""
-        inner, a, z = self._units(theta, x)
-        slope = a[None, :] * self.unit.derivative(z)
-        return squared_row_norms(self.unit.value(z)) + squared_row_norms(inner) * squared_row_norms(slope)
+    def index_and_norms(self, theta: Array, x: Array, lengths: Array | None = None) -> tuple[Array, Array]:
+        """The index, and sum_j r(z_j)^2 + |x|^2 sum_j (a_j r'(z_j))^2: no (rows, p) array, no copy of x."""
+        a, z, lengths = self._lengths(theta, x, lengths)
+        if isinstance(self.unit, Relu):
+            u, outer, inner = relu_sums(z, a)
+            return u, outer + lengths * inner
+        r, slope = self.unit.value(z), a[None, :] * self.unit.derivative(z)
+        return r @ a, squared_row_norms(r) + lengths * squared_row_norms(slope)
+
+    def adjoint_norms(self, theta: Array, x: Array, lengths: Array | None = None) -> Array:
+        """Squared norms of `adjoint`, as those of the index, each unit with a factor of its own."""
+        a, z, lengths = self._lengths(theta, x, lengths)
+        r, slope = self.unit.value(z), a[None, :] * self.unit.derivative(z)
+        factor = self.activation.secant(_finite_or_nan(a[None, :] * r)) / self.degree
+        return squared_row_norms(r * factor) + lengths * squared_row_norms(slope * factor)
+
+    def _lengths(self, theta: Array, x: Array, lengths: Array | None) -> tuple[Array, Array, Array]:
+        """Outer weights a (m,), pre-activations z (rows, m) and |x|^2 (rows,), a bias counted as a feature that is 1."""
+        xp = array_namespace(x)
+        table, d = xp.reshape(theta, (self.n_hidden, -1)), x.shape[1]
+        z = x @ xp.permute_dims(table[:, 1 : d + 1], (1, 0))
+        if self.hidden_bias:
+            z = z + table[None, :, d + 1]
+        lengths = squared_row_norms(x) if lengths is None else lengths
+        return table[:, 0], z, lengths + int(self.hidden_bias)
 
     def _outputs(self, theta: Array, x: Array) -> Array:
         """a_j r(z_j), (rows, m); NaN where it overflows, since phi may level off and hide that."""
-        xp = array_namespace(x)
         _, a, z = self._units(theta, x)
-        outputs = a[None, :] * self.unit.value(z)
-        return xp.where(xp.isfinite(outputs), outputs, xp.nan * xp.ones_like(outputs))
+        return _finite_or_nan(a[None, :] * self.unit.value(z))
 
     def predict(self, theta: Array, x: Array) -> Array:
         """phi of the sum, or the sum of phi."""
@@ -209,3 +232,8 @@ class ReluNetwork:
         """phi(0), or m phi(0)."""
         units = self.n_hidden if self.per_unit else 1
         return array_namespace(x).full((x.shape[0],), units * self.activation.at_zero, dtype=x.dtype)
+
+
+def _finite_or_nan(outputs: Array) -> Array:
+    xp = array_namespace(outputs)
+    return xp.where(xp.isfinite(outputs), outputs, xp.nan * xp.ones_like(outputs))

@@ -49,7 +49,7 @@ class SingleIndex:
     index = affine.index
     index_gradient = affine.index_gradient
     index_hessian = affine.index_hessian
-    index_gradient_norms = affine.index_gradient_norms
+    index_and_norms = affine.index_and_norms
     predict = indexed.predict
     jacobian = indexed.jacobian
     hessian = indexed.hessian

@@ -143,7 +143,8 @@ class Homogeneous:
     def index(self, theta: Array, x: Array) -> Array:
         """The user's value, checked for homogeneity on the first rows."""
         u = self._value(theta, x)
-        self._spot_check(theta, x[:_CHECKED_ROWS, :], u[:_CHECKED_ROWS])
+        some = slice(0, min(_CHECKED_ROWS, x.shape[0]))
+        self._spot_check(theta, x[some, :], u[some])
         return u
 
     def _value(self, theta: Array, x: Array) -> Array:
@@ -152,16 +153,17 @@ class Homogeneous:
     def index_gradient(self, theta: Array, x: Array) -> Array:
         """The user's gradient, checked on the first rows by Euler's theorem: <gradient, theta> = degree * value."""
         rows = called("Homogeneous gradient", self.gradient, theta, x, shape=(x.shape[0], theta.shape[0]))
-        self._check_gradient(theta, x[:_CHECKED_ROWS, :], rows[:_CHECKED_ROWS, :])
+        some = slice(0, min(_CHECKED_ROWS, x.shape[0]))
+        self._check_gradient(theta, x[some, :], rows[some, :])
         return rows
 
     def index_hessian(self, theta: Array, x: Array, weights: Array) -> Array:
         """Differences of the user's gradient."""
         return second_derivatives(self.index_gradient, theta, x, weights)
 
-    def index_gradient_norms(self, theta: Array, x: Array) -> Array:
-        """Squared norms of the user's gradient rows."""
-        return squared_row_norms(self.index_gradient(theta, x))
+    def index_and_norms(self, theta: Array, x: Array, lengths: Array | None = None) -> tuple[Array, Array]:
+        """The user's value, and squared norms of the user's gradient rows."""
+        return self.index(theta, x), squared_row_norms(self.index_gradient(theta, x))
 
     def _spot_check(self, theta: Array, x: Array, u: Array) -> None:
         xp = array_namespace(x)

@@ -1,8 +1,9 @@
-"""The five words with a store: pilot, run, open_run and what they return."""
+"""The five words with a store: plan, pilot, run, open_run and what they return."""
 
 from dask_nlis.pipeline.opening import open_run
 from dask_nlis.pipeline.pilot import pilot
+from dask_nlis.pipeline.plan import plan
 from dask_nlis.pipeline.run import run
 from dask_nlis.pipeline.run_noun import Run
 
-__all__ = ["Run", "open_run", "pilot", "run"]
+__all__ = ["Run", "open_run", "pilot", "plan", "run"]

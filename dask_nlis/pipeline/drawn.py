@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dask_nlis.intake import take_in
+from dask_nlis.matrix import TallMatrix
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, fit_rows
 from dask_nlis.sample import Sample
@@ -20,11 +22,22 @@ class Drawn(NamedTuple):
 def take_drawn(sample: Sample, X: Any, y: Any, sample_weight: Any) -> Drawn:
     """Take the rows of a sample, with their labels and row weights; reads the blocks that hold them."""
     x, *columns = sample.take(X, y, *(() if sample_weight is None else (sample_weight,)))
-    labels, *weight = (np.asarray(column, dtype=np.float64).reshape(-1) for column in columns)
-    return Drawn(np.asarray(x, dtype=np.float64), labels, weight[0] if weight else None)
+    return as_drawn(x, *columns)
+
+
+def as_drawn(x: Any, y: Any, weight: Any = None) -> Drawn:
+    """Rows with their labels and row weights as they were stored, in float64."""
+    labels, weights = (None if each is None else np.asarray(each, dtype=np.float64).reshape(-1) for each in (y, weight))
+    assert labels is not None
+    return Drawn(np.asarray(x, dtype=np.float64), labels, weights)
 
 
 def fit_drawn(problem: Problem, sample: Sample, taken: Drawn, names: tuple[str, ...], start: Any = None) -> Fit:
     """Fit the rows of a sample, its weights times those of the data."""
     weights = sample.weights if taken.weight is None else sample.weights * taken.weight
     return fit_rows(problem, taken.X, taken.y, weights, names, sample=sample, start=start)
+
+
+def matrix_of(matrix: TallMatrix, taken: Drawn) -> TallMatrix:
+    """The matrix of the taken rows."""
+    return TallMatrix(take_in(taken.X, taken.y, taken.weight), matrix.rule, matrix.missing, matrix.device)

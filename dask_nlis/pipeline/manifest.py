@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.matrix import TallMatrix
-from dask_nlis.pipeline.stages import Design, Staged
+from dask_nlis.pipeline.design import Design
+from dask_nlis.pipeline.stages import Staged
 from dask_nlis.sample import Sample
 from dask_nlis.store import FORMAT
 
 
 def begun(
-    matrix: TallMatrix, design: Design, scores: str, theta: np.ndarray | None, epsilon: float | None
+    matrix: TallMatrix, design: Design, scores: str, theta: np.ndarray | None, keep_scores: bool
 ) -> dict[str, Any]:
     """The manifest of a run at its start."""
     source = matrix.source
@@ -33,10 +34,11 @@ def begun(
         "problem": repr(matrix.problem),
         "theta": _listed(theta),
         "size": design.size,
-        "epsilon": epsilon,
+        "epsilon": design.target,
         "seed": design.seed,
         "scheme": design.scheme,
         "scores": scores,
+        "keep_scores": keep_scores,
         "rounds": design.rounds,
         "missing": matrix.missing,
         "device": matrix.device,
@@ -47,15 +49,22 @@ def begun(
 
 
 def completed(
-    manifest: dict[str, Any], staged: Staged, design: Design, sample: Sample, loss: float, n_dropped: int
+    manifest: dict[str, Any],
+    staged: Staged,
+    design: Design,
+    sample: Sample,
+    loss: float,
+    n_dropped: int,
+    devices: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """The manifest of a finished run: its sizes, reads and loss besides."""
+    """The manifest of a finished run: its sizes, reads, loss and where its blocks ran besides."""
     earlier = [each.sample.n_draws for each in staged.earlier]
     # The pilot's rows are those of the first stage, or drawn besides.
     pilot_size = None if staged.pilot is None else earlier[0] if earlier else design.first
     return manifest | {
         "state": "complete",
         "reads": staged.reads | {"total loss": 1},
+        "devices": devices,
         "n_dropped": n_dropped,
         "total_loss": loss,
         "size": sample.n_draws,

@@ -4,50 +4,43 @@ from typing import Any
 
 from dask_nlis.factor import Factor, factorize, factorize_together
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
+from dask_nlis.pipeline.design import Known, Setting, Way
 from dask_nlis.pipeline.pilot import rough_fit
-from dask_nlis.pipeline.shelf import Keep, check_total, look_at
-from dask_nlis.pipeline.stages import Design, Staged
+from dask_nlis.pipeline.shelf import check_total
+from dask_nlis.pipeline.stages import Staged
 from dask_nlis.refit import Fit
-from dask_nlis.scores import lazy_influence, lazy_leverage, lazy_norms
+from dask_nlis.scores import influence_scorer, leverage_scorer, norm_scorer
 
 
-def scored_once(
-    reference: TallMatrix,
-    design: Design,
-    X: Any,
-    y: Any,
-    options: dict[str, Any],
-    scores: str,
-    theta: Any,
-    keep: Keep,
-) -> Staged:
+def scored_once(reference: TallMatrix, setting: Setting, way: Way, scores: str, theta: Any) -> Staged:
     """Score all rows once by leverage, norm or influence. Reads X twice where the factor takes one, and for a pilot twice more."""
-    problem = reference.problem
+    problem, design = reference.problem, setting.design
     assert problem is not None
     reads: dict[str, int] = {}
     pilot: Fit | None = None
+    known: Known | None = None
     if theta is None:
         # The pilot is stage 0 of the same seed, so that its rows and those of the sample are drawn independently.
         assert design.first is not None
-        weight = options["sample_weight"]
-        drawn: dict[str, Any] = {"scheme": design.scheme, "seed": design.seed, "argument": "pilot_size"}
-        pilot, used = rough_fit(reference, X, y, weight, design.first, **drawn)
-        theta, reads["pilot"] = pilot.theta, used
-    dual = dual_matrix(problem, X, y, theta=theta, **options)
+        pilot, known, reads = rough_fit(reference, setting, way, design.first, argument="pilot_size")
+        theta = pilot.theta
+    dual = dual_matrix(problem, setting.X, setting.y, theta=theta, **setting.options)
     factor: Factor | None = None
+    given: dict[str, Any] = {}
+    matrix = dual
     if scores == "norm":
-        lazy = lazy_norms(dual)
+        # Not told by known rows: whether norms vanish is a question to all rows of a block.
+        scorer = norm_scorer(dual)
     elif scores == "leverage":
         factor = factorize(dual)
         reads["factor"] = factor.reads
-        lazy = lazy_leverage(dual, factor)
+        scorer, given = leverage_scorer(dual, factor), {"total": float(factor.rank)}
     else:
-        tangent = tangent_matrix(problem, X, y, theta=theta, **options)
-        (factor, second), reads["factor"] = factorize_together([dual, tangent])
-        lazy = lazy_influence(tangent, second)
-    kept = keep(lazy, dual)
+        matrix = tangent_matrix(problem, setting.X, setting.y, theta=theta, **setting.options)
+        (factor, second), reads["factor"] = factorize_together([dual, matrix])
+        scorer, given = influence_scorer(matrix, second), {"known": known}
+    scored = way(setting, matrix, scorer, design.size, 0 if pilot is None else 1, last=True, **given)
     reads["scores"] = 1
     if factor is not None and scores == "leverage":
-        check_total(kept.records, factor)
-    n_rows = dual.shape[0] if design.target is None else sum(look.n_positive for look in look_at(kept.scores))
-    return Staged(dual, factor, kept, (), pilot, reads, None, "", 0 if pilot is None else 1, n_rows)
+        check_total(scored.total, factor)
+    return Staged(scored, factor, (), pilot, reads, None, "", dual)

@@ -67,7 +67,8 @@ def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
     return Run(
         problem=fit.problem,
         factor=None if known["factor"] is None else Factor.from_dict(known["factor"]),
-        scores=named_scores(stored_scores(group), fit.feature_names),
+        # Kept by runs that say nothing of it.
+        scores=named_scores(stored_scores(group), fit.feature_names) if manifest.get("keep_scores", True) else None,
         sample=Sample.from_dict(read_noun(group, "sample")),
         sample_X=sample_x,
         sample_y=sample_y,

@@ -1,15 +1,19 @@
 """A rough fit from scores that need no theta."""
 
+from contextlib import ExitStack
 from typing import Any
 
-from dask_nlis.errors import InputTypeError
+from dask_nlis import phase
+from dask_nlis.errors import InputTypeError, NlisWarning
 from dask_nlis.factor import factorize
 from dask_nlis.matrix import TallMatrix, reference_matrix
-from dask_nlis.pipeline.drawn import fit_drawn, take_drawn
+from dask_nlis.pipeline.design import Design, Known, Setting, Way, counted
+from dask_nlis.pipeline.drawn import fit_drawn
+from dask_nlis.pipeline.fused import way_of
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit
-from dask_nlis.sampling import check_draw, draw_stage
-from dask_nlis.scores import lazy_leverage
+from dask_nlis.sampling import check_draw
+from dask_nlis.scores import leverage_scorer
 
 
 def pilot(
@@ -27,7 +31,7 @@ def pilot(
 ) -> Fit:
     """Fit roughly on `size` rows drawn by the leverage of the reference matrix: X (n, d), y (n,) -> Fit.
 
-    Reads X twice (factor, scores) and the blocks of the drawn rows; 3 times at a condition above 100, 4 above 1e7.
+    Reads X twice (factor, scores), and the blocks of the drawn rows if they are not poisson's; 3 times at a condition above 100, 4 above 1e7.
     Scores at such a theta are nearly as good as at the unknown optimum.
 
     Parameters
@@ -71,26 +75,29 @@ def pilot(
     array([3., 1.])
     """
     options: dict[str, Any] = {"missing": missing, "device": device, "block_bytes": block_bytes}
-    matrix = reference_matrix(problem, X, y, sample_weight=sample_weight, **options)
-    return rough_fit(matrix, X, y, sample_weight, size, scheme=scheme, seed=seed)[0]
+    options["sample_weight"] = sample_weight
+    matrix = reference_matrix(problem, X, y, **options)
+    if y is None:
+        raise InputTypeError("y is None, but a fit needs labels; give an array of shape (n,)")
+    size, chosen = check_draw(size, scheme, matrix.shape[0], seed)
+    with ExitStack() as scratch:
+        setting = Setting(Design(size, scheme, chosen, None, 1, None), X, y, options, scratch)
+        return rough_fit(matrix, setting, way_of(setting, matrix), size)[0]
 
 
 def rough_fit(
-    matrix: TallMatrix,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    size: int,
-    *,
-    scheme: str,
-    seed: int | None,
-    argument: str = "size",
-) -> tuple[Fit, int]:
-    """Fit on rows drawn by the leverage of a reference matrix of X and y; with the reads of X it took."""
-    if matrix.problem is None or y is None:
-        raise InputTypeError("y is None, but a fit needs labels; give an array of shape (n,)")
-    size, chosen = check_draw(size, scheme, matrix.shape[0], seed, argument)
+    matrix: TallMatrix, setting: Setting, way: Way, size: int, argument: str = "size"
+) -> tuple[Fit, Known, dict[str, int]]:
+    """Fit on rows drawn by the leverage of a reference matrix of X and y; with the rows and the reads of X it took."""
+    problem = matrix.problem
+    assert problem is not None
     factor = factorize(matrix)
-    sample = draw_stage(lazy_leverage(matrix, factor), size, scheme, chosen, 0, argument=argument)
-    taken = take_drawn(sample, X, y, sample_weight)
-    return fit_drawn(matrix.problem, sample, taken, matrix.source.names), factor.reads + 1
+    stage = way(setting, matrix, leverage_scorer(matrix, factor), size, 0, total=float(factor.rank)).drawn(
+        size, argument
+    )
+    if not len(stage.sample):
+        phase.warn(f"no row was drawn (expected {size}); give a larger {argument}", NlisWarning)
+    taken = stage.scored.taken(stage.sample)
+    fit = fit_drawn(problem, stage.sample, taken, matrix.source.names)
+    reads = counted({"pilot": factor.reads + 1}, "gather", stage.reads)
+    return fit, Known(stage.sample, taken), reads

@@ -3,33 +3,25 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
-import numpy as np
-
-from dask_nlis import phase
-from dask_nlis.diagnostics import Points, certified, realised_epsilon, summed_losses
-from dask_nlis.errors import InputError, InputTypeError, NlisWarning
-from dask_nlis.intake import give_back, take_in
-from dask_nlis.kernels.numbers import is_number, is_whole
-from dask_nlis.matrix import TallMatrix, check_has_curvature, reference_matrix
-from dask_nlis.pipeline.drawn import Drawn, fit_drawn, take_drawn
+from dask_nlis.diagnostics import Points, certified, summed_losses
+from dask_nlis.errors import InputTypeError
+from dask_nlis.intake import give_back
+from dask_nlis.pipeline.asked import asked
+from dask_nlis.pipeline.design import Setting, counted
+from dask_nlis.pipeline.drawn import fit_drawn, matrix_of
+from dask_nlis.pipeline.fits import check_run_fits
+from dask_nlis.pipeline.fused import way_of
+from dask_nlis.pipeline.growing import grown
 from dask_nlis.pipeline.manifest import begun, completed
 from dask_nlis.pipeline.once import scored_once
 from dask_nlis.pipeline.run_noun import Run
-from dask_nlis.pipeline.shelf import finish_store, keep
-from dask_nlis.pipeline.stages import SMALL, Design, Staged, first_rows, last_stage, least_rows, stages, united
-from dask_nlis.problem import Problem, check_theta, set_for
-from dask_nlis.sample import Sample
-from dask_nlis.sampling import check_draw
-from dask_nlis.scores import checked_shares
+from dask_nlis.pipeline.shelf import finish_store
+from dask_nlis.pipeline.stages import stages
+from dask_nlis.problem import Problem
 from dask_nlis.store import check_free
-
-SCORES = ("two-stage", "leverage", "norm", "influence")
-
-#: Rows a parameter at which size="auto" starts.
-_AUTO_START = 20
+from dask_nlis.tally import counted as tallied
 
 
 def run(
@@ -41,6 +33,7 @@ def run(
     epsilon: float | None = None,
     seed: int | None = None,
     store: str | os.PathLike[str] | None = None,
+    keep_scores: bool = True,
     theta: Any = None,
     scores: str = "two-stage",
     scheme: str = "poisson",
@@ -56,15 +49,22 @@ def run(
 
     Two stages by default, which need no theta: a quarter of the rows by leverage of the reference matrix; a fit to them;
     the rest by a mixture of leverage, influence and a constant at that fit; a refit on both. Reads X 5 times: factor and
-    scores of each stage, and the total loss of the fit; besides the blocks of the drawn rows. Each factor takes 1 more at
-    a condition above 100 or for dependent columns, 2 more above 1e7; `Run.reads` says how many there were. Scores of the
-    last stage go to the store block by block.
+    scores of each stage, and the total loss of the fit. Each factor takes 1 more at a condition above 100 or for dependent
+    columns, 2 more above 1e7; `Run.reads` says how many there were. At a theta that is given leverage takes 3, norms 2.
+
+    Poisson stages are scored, drawn and taken in one read, which keeps about four rows, with their scores, for each that
+    is drawn and gives the sample of `draw` in every bit. Where these turn out too few, as where a few rows hold most of
+    the scores, blocks are read once more ("gather" in `Run.reads`). A stage also scores the rows as the earlier ones did,
+    so that nothing of length n is held but the scores of the last stage, if they are kept; those go to the store block by
+    block. Other schemes, size="auto", a store of scores of unequal blocks, and samples of which four rows for each do not
+    fit in memory, hold the scores of each stage (8 bytes a row, on disk where that is too much) until all rows are
+    drawn, and read the blocks of the drawn rows once more.
 
     Poisson stages are joined as one union design: a row drawn in either stage counts once, with weight
     1 / (1 - (1 - pi_1)(1 - pi_2)), and `size` is the expected number of distinct rows. Other schemes are pooled by the
     balance heuristic, where a row drawn twice counts twice. Where a quarter of the rows is too few for a fit (five rows a
     parameter; two more rows than parameters in a bounded set) the first stage takes so many, up to half of all;
-    beyond that, or where its fit is not ok, all rows are drawn in one stage by reference leverage, and
+    beyond that, or where its fit is not ok (1 read more), all rows are drawn in one stage by reference leverage, and
     `Run.why_one_stage` says so. A fit that is merely not stationary serves: those of networks end in kinks.
 
     Parameters
@@ -85,6 +85,9 @@ def run(
         Seed of the draws; None draws one and records it. Stage k of the job is stage k of the seed.
     store : path, optional
         New folder for the run store; None keeps the run in memory.
+    keep_scores : bool, default True
+        Whether the n scores are kept, in `Run.scores` and in the store. False: `Run.scores` is None, and nothing of
+        length n is held or written where stages are drawn in one read.
     theta : array_like of shape (p,), optional
         Where to score, in one stage by leverage there, if `scores` names no others; the sample is then that of
         `draw(scores, size, scheme=scheme, seed=seed)`.
@@ -120,6 +123,8 @@ def run(
     ------
     StoreExistsError
         If something is at `store`; nothing is overwritten.
+    MemoryLimitError
+        If a worker or this process would need more memory than it has, as `plan` tells; before anything is read.
     InputError, InputTypeError
         If an argument is not allowed; before anything is read or written.
     NonFiniteError
@@ -148,60 +153,38 @@ def run(
     """
     options: dict[str, Any] = {"missing": missing, "device": device, "block_bytes": block_bytes}
     options["sample_weight"] = sample_weight
-    if not isinstance(scores, str) or scores not in SCORES:
-        what = repr(scores) if scores is None or isinstance(scores, str) else f"a {type(scores).__name__}"
-        raise InputError(
-            f"scores={what[:60]} is not known; give one of {', '.join(map(repr, SCORES))}, or scores of your own to draw()"
+    if not isinstance(keep_scores, bool):
+        raise InputTypeError(
+            f"keep_scores={str(keep_scores)[:60]!r} is {type(keep_scores).__name__}; give True or False"
         )
-    if y is None:
-        raise InputTypeError("y is None, but a fit needs labels; give an array of shape (n,)")
-    reference = reference_matrix(problem, X, y, **options)
-    n, d = reference.source.n_rows, reference.source.n_columns
-    set_for(problem, d)
-    one = None if theta is None else check_theta(problem, theta, d, reference.source.names)
-    if one is not None and scores == "two-stage":
-        scores = "leverage"
-    target = _target(size, epsilon, scores)
-    n_draws, seed = check_draw(_first_size(problem, n, d) if target is not None else size, scheme, n, seed)
-    first = None if pilot_size is None else check_draw(pilot_size, scheme, n, seed, "pilot_size")[0]
-    mixed = None if shares is None else checked_shares(shares, 3)
-    if shares is not None and scores != "two-stage":
-        raise InputError(f"shares are of two-stage scores, but scores={scores!r}; leave shares out")
-    if not is_whole(rounds) or rounds < 1:
-        raise InputError(f"rounds={rounds!r} is not allowed; give a positive integer")
-    if scores != "two-stage" and rounds > 2:
-        raise InputError(f"rounds={rounds} is of two-stage scores, but scores={scores!r} are made once; leave it out")
-    if one is not None and first is not None:
-        raise InputError(f"pilot_size={pilot_size!r} is given besides theta, which needs no pilot; leave one out")
-    if scores == "influence":
-        check_has_curvature(problem)
-    if scores != "two-stage" and first is None:
-        first = min(n, max(n_draws // 4, 5 * problem.model.n_parameters(d)))
-    if target is not None and mixed is None:
-        mixed = SMALL
-    design = Design(n_draws, scheme, seed, mixed, int(rounds), first, target)
-    if scores == "two-stage":
-        first_rows(problem, design, d)  # raises where rows do not go round
+    goal: dict[str, Any] = {"size": size, "epsilon": epsilon, "seed": seed, "theta": theta, "scores": scores}
+    goal |= {"scheme": scheme, "shares": shares, "rounds": rounds, "pilot_size": pilot_size}
+    reference, design, scores, one = asked(problem, X, y, goal, options)
+    check_run_fits(reference, design, scores, one, in_memory=store is None and keep_scores)
     path = None if store is None else check_free(store)
     if path is not None:
         problem.to_dict()  # raises for users' functions, which could not be stored at the end
 
-    manifest = begun(reference, design, scores, one, target)
-    into = partial(keep, path=path, manifest=manifest)
-    with ExitStack() as scratch:
+    manifest = begun(reference, design, scores, one, keep_scores)
+    with ExitStack() as scratch, tallied() as tally:
+        setting = Setting(design, X, y, options, scratch, path, manifest, keep_scores)
+        way = way_of(setting, reference)
         if scores == "two-stage":
-            staged = stages(reference, design, X, y, options, into, scratch)
+            staged = stages(reference, setting, way)
         else:
-            staged = scored_once(reference, design, X, y, options, scores, one, into)
-        sample, taken = _grown(staged, design, X, y, sample_weight, target)
+            staged = scored_once(reference, setting, way, scores, one)
+        sample, taken, more = grown(staged, design)
+    staged = staged._replace(reads=counted(staged.reads, "gather", more))
     fit = fit_drawn(problem, sample, taken, reference.source.names, start=staged.matrix.theta)
-    (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None])
+    with tallied(tally):
+        (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None])
     found = None
     if staged.factor is not None:
-        found = certified(_of_taken(staged.matrix, taken), staged.factor, sample, Points(None, fit.theta))
-    manifest = completed(manifest, staged, design, sample, float(loss), n_dropped)
-    shown: Any = staged.kept.scores  # lazy from the store, else in the container that X came in
-    if path is None:
+        found = certified(matrix_of(staged.matrix, taken), staged.factor, sample, Points(None, fit.theta))
+    manifest = completed(manifest, staged, design, sample, float(loss), n_dropped, tally.devices())
+    kept = staged.scored.kept
+    shown: Any = kept.scores  # lazy from the store, else in the container that X came in
+    if path is None and keep_scores:
         shown = give_back(reference.source.container, shown, scores, "nlis-score")
     done = Run(
         problem=problem,
@@ -218,61 +201,5 @@ def run(
         manifest=manifest,
         path=None if path is None else os.fspath(path),
     )
-    finish_store(staged.kept, path, done)
+    finish_store(kept, setting, done)
     return done
-
-
-def _grown(
-    staged: Staged, design: Design, X: Any, y: Any, sample_weight: Any, target: float | None
-) -> tuple[Sample, Drawn]:
-    """Draw the last stage and take the rows of all; with a target, twice as many until the certificate reaches it."""
-    most = max(1, staged.n_rows // 2)
-    size = design.size if target is None else min(design.size, most)
-    while True:
-        sample = united(staged, last_stage(staged, size, design))
-        if not len(sample):
-            raise InputError(f"size={size} gave an empty sample at seed={design.seed}; give a larger size")
-        taken = take_drawn(sample, X, y, sample_weight)
-        if target is None or staged.factor is None:
-            return sample, taken
-        rows = np.concatenate(phase.blocks_of(_of_taken(staged.matrix, taken).to_dask_array(), "nlis-certificate"))
-        reached = realised_epsilon(rows, sample.weights, staged.factor)
-        if reached <= target:
-            return sample, taken
-        if size >= most:
-            phase.warn(
-                f"size='auto' ends at {size:,} rows, half of all, with epsilon {reached:.3g} above {target:g}",
-                NlisWarning,
-            )
-            return sample, taken
-        size = min(2 * size, most)
-
-
-def _of_taken(matrix: TallMatrix, taken: Drawn) -> TallMatrix:
-    """The matrix of the taken rows."""
-    return TallMatrix(take_in(taken.X, taken.y, taken.weight), matrix.rule, matrix.missing, matrix.device)
-
-
-def _target(size: Any, epsilon: Any, scores: str) -> float | None:
-    """The epsilon that size="auto" is to reach; None for a size that is given."""
-    if not isinstance(size, str) or size != "auto":
-        if epsilon is not None:
-            raise InputError(f"epsilon={epsilon!r} is for size='auto', but size={size!r} is given; leave one out")
-        return None
-    if epsilon is None:
-        raise InputTypeError("epsilon is None, but size='auto' needs one to reach; give a number such as 0.3")
-    if not is_number(epsilon):
-        raise InputTypeError(f"epsilon={epsilon!r} is {type(epsilon).__name__}; give a positive number such as 0.3")
-    if not 0 < epsilon < np.inf:
-        raise InputError(f"epsilon={epsilon!r} is not allowed; give a positive number such as 0.3")
-    if scores == "norm":
-        raise InputError(
-            "size='auto' needs a certificate, which norm scores have none of; give other scores, or a size"
-        )
-    return float(epsilon)
-
-
-def _first_size(problem: Problem, n: int, d: int) -> int:
-    """Where size="auto" starts: room for a pilot four times over, and no more than it may end at."""
-    p = problem.model.n_parameters(d)
-    return max(1, min(n // 2, max(_AUTO_START * p, 4 * least_rows(problem, d))))

@@ -24,8 +24,9 @@ class Run:
     factor : Factor or None
         Factor of the dual matrix at the pilot fit, or of the reference matrix where there is one stage by its leverage;
         None for norm scores.
-    scores : array of shape (n,)
-        One score a row, those of the last stage: lazy from the store, or held in memory without one.
+    scores : array of shape (n,) or None
+        One score a row, those of the last stage: lazy from the store, or held in memory without one. None for
+        keep_scores=False.
     sample : Sample
         The drawn rows and their weights.
     sample_X, sample_y : ndarray
@@ -41,7 +42,7 @@ class Run:
     total_loss : float
         Loss of the fit over all rows.
     manifest : dict
-        Data, sizes, seed, versions, chunks, reads of X by phase.
+        Data, sizes, seed, versions, chunks, reads of X by phase, blocks by device.
     path : str or None
         Where the store is.
 
@@ -70,8 +71,20 @@ class Run:
 
     @property
     def reads(self) -> dict[str, int]:
-        """Full reads of X by phase; the blocks of drawn rows come on top."""
+        """Reads of X by phase; the blocks of drawn rows come on top where the scheme is not poisson.
+
+        "gather" counts reads of blocks, all at most, that had kept too few rows for the draw.
+        """
         return dict(self.manifest["reads"])
+
+    @property
+    def devices(self) -> dict[str, Any] | None:
+        """Blocks by the device they ran on, once for each read, and "fell back": those that left the GPU, by reason.
+
+        None where it is not known: on Dask's scheduler of processes, and locally beside another job in the process.
+        """
+        found: dict[str, Any] | None = self.manifest.get("devices")
+        return found
 
     @property
     def why_one_stage(self) -> str:
@@ -95,5 +108,6 @@ class Run:
             **({} if self.certificate is None else {"epsilon": self.certificate.epsilon}),
             **({"why_one_stage": self.why_one_stage} if self.why_one_stage else {}),
             "reads": sum(self.reads.values()),
+            **({"devices": self.devices} if self.devices and set(self.devices) != {"cpu"} else {}),
             "path": self.path,
         }

@@ -7,11 +7,9 @@ with the expected number of distinct rows asked for; stages of other schemes are
 
 import warnings
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import dask.array as da
 import numpy as np
 
 from dask_nlis.constraints import is_bounded
@@ -20,105 +18,95 @@ from dask_nlis.factor import Factor, factorize, factorize_together
 from dask_nlis.intake import default_names
 from dask_nlis.losses import AbsoluteError, LogisticLoss
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
-from dask_nlis.pipeline.drawn import Drawn, fit_drawn, take_drawn
-from dask_nlis.pipeline.shelf import Keep, Kept, check_total, look_at
+from dask_nlis.pipeline.design import Design, Known, Scored, Setting, Stage, Way, counted
+from dask_nlis.pipeline.drawn import Drawn, fit_drawn
+from dask_nlis.pipeline.shelf import check_total
 from dask_nlis.problem import Problem, loss_gradients, set_for
 from dask_nlis.refit import STATIONARY, Fit
-from dask_nlis.sample import Sample, pool
-from dask_nlis.sampling import Stage, check_enough, draw_beside, draw_held, hold
-from dask_nlis.scores import Share, gradient_lengths, lazy_leverage, lazy_mixture
+from dask_nlis.sample import Sample
+from dask_nlis.sampling import check_enough
+from dask_nlis.scores import Scorer, Share, gradient_lengths, leverage_scorer, mixture_scorer
 
 #: Shares of leverage, influence and a constant in the scores of later stages: below ten rows a parameter, and above, where
 #: leverage has its say in the first stage.
 SMALL, LARGE = (0.45, 0.45, 0.10), (0.0, 0.90, 0.10)
 
 
-class Design(NamedTuple):
-    """What was asked for, checked."""
-
-    size: int
-    scheme: str
-    seed: int
-    shares: tuple[float, ...] | None
-    rounds: int
-    first: int | None  # rows of the first stage, where given
-    target: float | None = None  # epsilon to reach where the size may grow
-
-
 class Staged(NamedTuple):
-    """Where the stages end: everything but the sample, which may still grow."""
+    """Where the stages end: everything but the last sample, which may still grow."""
 
-    matrix: TallMatrix  # what the certificate is about: the dual matrix at the last theta, or the reference matrix
+    scored: Scored  # the last stage
     factor: Factor | None  # None for norm scores
-    kept: Kept  # the scores of the last stage
     earlier: tuple[Stage, ...]  # stages before the last
     pilot: Fit | None
     reads: dict[str, int]
     shares: tuple[float, ...] | None  # of the last stage; None for one stage
     why: str  # why there is one stage where two were asked for; else empty
-    stage: int  # number of the last stage
-    n_rows: int  # rows that may be drawn
+    matrix: TallMatrix  # what the certificate is about: the dual matrix at the last theta, or the reference matrix
 
 
-def stages(
-    reference: TallMatrix,
-    design: Design,
-    X: Any,
-    y: Any,
-    options: dict[str, Any],
-    keep: Keep,
-    scratch: ExitStack,
-) -> Staged:
+def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
     """Score, draw and fit all stages but the drawing of the last one. Reads X 2 times a stage where factors take one."""
-    factor = factorize(reference)
+    design, d = setting.design, reference.source.n_columns
     problem = reference.problem
     assert problem is not None
-    held = _held(lazy_leverage(reference, factor), scratch)
-    looks = look_at(held)
-    check_total(looks, factor)
-    n_rows = sum(look.n_positive for look in looks)
+    factor = factorize(reference)
+    first = None if design.rounds == 1 else first_rows(problem, design, d)
+    alone = first is None
+    scorer = leverage_scorer(reference, factor)
+    scored = way(setting, reference, scorer, first or design.size, 0, total=float(factor.rank), last=alone)
+    check_total(scored.total, factor)
+    n_rows = scored.n_positive
     if design.target is not None:
         design = design._replace(size=min(design.size, max(1, n_rows // 2)))
+        first = None if design.rounds == 1 else first_rows(problem, design, d)
     check_enough(n_rows, design.size, design.scheme)
-    reads = {"pilot": factor.reads + 1}
-    if design.rounds == 1:
-        return _one(reference, factor, held, keep, "", n_rows)
-    first = first_rows(problem, design, reference.source.n_columns)
+    reads = {"factor": factor.reads, "scores": 1}
+    why = ""
     if first is None:
-        why = f"size={design.size:,} leaves no room for a pilot of {least_rows(problem, reference.source.n_columns):,} rows"
-        return _one(reference, factor, held, keep, why, n_rows)
-    sample = draw_held(held, first, design.scheme, design.seed, 0)
-    taken = take_drawn(sample, X, y, options["sample_weight"])
+        if design.rounds > 1:
+            why = f"size={design.size:,} leaves no room for a pilot of {least_rows(problem, d):,} rows"
+        more = 0
+        if not alone:
+            scored, more = scored.ended(design.size)
+        return Staged(scored, factor, (), None, counted(reads, "scores", more), None, why, reference)
+    stage = scored.drawn(first)
+    reads = counted(reads, "gather", stage.reads)
+    sample, taken = stage.sample, stage.scored.taken(stage.sample)
     why = _unfit(problem, taken)
     fit = None if why else _rough(problem, sample, taken, reference.source.names)
     if fit is None or not _serves(fit):
         why = why or f"the pilot fit is not ok: {fit.reasons[0] if fit is not None else ''}"
-        return _one(reference, factor, held, keep, why, n_rows)
+        scored, more = scored.ended(design.size)
+        return Staged(scored, factor, (), None, counted(reads, "scores", more), None, why, reference)
     pilot = fit
-    earlier: tuple[Stage, ...] = (Stage(sample, held),)
-    turn = 0
-    while True:
-        turn += 1
-        dual = dual_matrix(problem, X, y, theta=fit.theta, **options)
-        tangent = (
-            tangent_matrix(problem, X, y, theta=fit.theta, **options) if _bends(problem, taken, fit.theta) else None
-        )
+    scored = stage.scored.spent()
+    earlier: tuple[Stage, ...] = (stage._replace(scored=scored),)
+    del stage  # with the rows that it kept
+    reads = {"pilot": factor.reads + 1} | {name: count for name, count in reads.items() if name == "gather"}
+    for turn in range(1, design.rounds):
+        dual, tangent = _matrices(setting, problem, taken, fit.theta)
         factors, used = factorize_together([dual] if tangent is None else [dual, tangent])
         shares = design.shares or (SMALL if design.size < 10 * len(fit.theta) else LARGE)
-        scores, shares = _mixture(dual, tangent, factors, shares, sample, taken, fit.theta, n_rows)
-        reads["factor"] = reads.get("factor", 0) + used
-        reads["scores"] = reads.get("scores", 0) + 1
-        last = turn == design.rounds - 1
-        kept = keep(scores, dual) if last else Kept(_held(scores, scratch), [], None)
-        staged = Staged(dual, factors[0], kept, earlier, pilot, reads, shares, "", turn, n_rows)
+        scorer, shares = _mixture(dual, tangent, factors, shares, sample, taken, fit.theta, n_rows)
+        reads = counted(counted(reads, "factor", used), "scores", 1)
+        # Rows of all stages up to this one.
+        size = first + round((design.size - first) * turn / (design.rounds - 1))
+        n_more = size - sum(each.sample.n_draws for each in earlier)
+        last, known = turn == design.rounds - 1, Known(sample, taken)
+        scored = way(setting, dual, scorer, n_more, turn, known=known, earlier=earlier, last=last)
         if last:
-            return staged
-        stage = last_stage(staged, first + round((design.size - first) * turn / (design.rounds - 1)), design)
-        sample = united(staged, stage)
-        earlier = (*earlier, Stage(stage, kept.scores))
-        taken = take_drawn(sample, X, y, options["sample_weight"])
+            break
+        stage = scored.drawn(n_more)
+        reads = counted(reads, "gather", stage.reads)
+        sample = united(stage.scored, stage.sample)
+        taken = stage.scored.taken(sample)
+        scored = stage.scored.spent()
+        earlier = (*earlier, stage._replace(scored=scored))
+        del stage
         better = _rough(problem, sample, taken, reference.source.names, fit.theta)
         fit = better if _serves(better) else fit
+    return Staged(scored, factors[0], earlier, pilot, reads, shares, "", dual)
 
 
 def least_rows(problem: Problem, d: int) -> int:
@@ -143,38 +131,20 @@ def first_rows(problem: Problem, design: Design, d: int) -> int | None:
     return first
 
 
-def last_stage(staged: Staged, size: int, design: Design) -> Sample:
-    """Draw the last stage so that all stages together have `size` rows, expected, or draws."""
-    if not staged.earlier:
-        return draw_held(staged.kept.scores, size, design.scheme, design.seed, staged.stage)
-    n_more = size - sum(each.sample.n_draws for each in staged.earlier)
-    if design.scheme == "poisson":
-        return draw_beside(staged.kept.scores, staged.earlier, n_more, design.seed, staged.stage)
-    return draw_held(staged.kept.scores, n_more, design.scheme, design.seed, staged.stage)
-
-
-def united(staged: Staged, last: Sample) -> Sample:
+def united(scored: Scored, last: Sample) -> Sample:
     """All stages as one sample, with the names of the features."""
-    names = staged.matrix.source.names
+    names = scored.matrix.source.names
     named = () if names == default_names(len(names)) else names
-    if not staged.earlier:
-        return replace(last, feature_names=named)
-    combine = "union" if last.scheme == "poisson" else "balance"
-    samples = [*(each.sample for each in staged.earlier), last]
-    pooled = pool(samples, [*(each.scores for each in staged.earlier), staged.kept.scores], combine=combine)
-    return replace(pooled, feature_names=named, seed=last.seed)
+    return replace(scored.united(last), feature_names=named, seed=last.seed)
 
 
-def _one(reference: TallMatrix, factor: Factor, held: da.Array, keep: Keep, why: str, n_rows: int) -> Staged:
-    reads = {"factor": factor.reads, "scores": 1}
-    return Staged(reference, factor, keep(held, reference), (), None, reads, None, why, 0, n_rows)
-
-
-def _held(lazy: da.Array, scratch: ExitStack) -> da.Array:
-    held, folder = hold(lazy)
-    if folder is not None:
-        scratch.callback(folder.cleanup)
-    return held
+def _matrices(
+    setting: Setting, problem: Problem, taken: Drawn, theta: np.ndarray
+) -> tuple[TallMatrix, TallMatrix | None]:
+    """The dual matrix at theta, and the tangent matrix where there is influence."""
+    X, y, options = setting.X, setting.y, setting.options
+    dual = dual_matrix(problem, X, y, theta=theta, **options)
+    return dual, tangent_matrix(problem, X, y, theta=theta, **options) if _bends(problem, taken, theta) else None
 
 
 def _unfit(problem: Problem, taken: Drawn) -> str:
@@ -217,8 +187,8 @@ def _mixture(
     taken: Drawn,
     theta: np.ndarray,
     n_rows: int,
-) -> tuple[da.Array, tuple[float, ...]]:
-    """Lazy scores by shares, each score over its sum: the rank, the rows that count, and for influence an estimate.
+) -> tuple[Scorer, tuple[float, ...]]:
+    """How rows are scored by shares, each score over its sum: the rank, the rows that count, and for influence an estimate.
 
     The sum of influence over all rows is estimated on the rows drawn so far; an error in it changes the shares a
     little and nothing else.
@@ -237,4 +207,4 @@ def _mixture(
         leverage, influence = leverage + influence, 0.0
     share = Share(leverage / factors[0].rank, influence / total if influence else 0.0, uniform / n_rows)
     pair = (factors[0], factors[-1])
-    return lazy_mixture(dual, tangent if influence else None, pair, share), (leverage, influence, uniform)
+    return mixture_scorer(dual, tangent if influence else None, pair, share), (leverage, influence, uniform)

@@ -58,6 +58,26 @@ def pool(samples: Sequence[Sample], scores: Sequence[Any] | None = None, *, comb
     >>> int(pooled.counts.sum()), pooled.n_draws, pooled.scheme
     (6, 6, 'pooled')
     """
+    parts = _poolable(samples, combine)
+    rows = union_rows(parts)
+    values = () if combine == "stagewise" else _taken(parts, scores, rows)
+    return _pooled(parts, values, combine)
+
+
+def union_rows(samples: Sequence[Sample]) -> np.ndarray:
+    """Rows that any of the samples drew, ascending."""
+    return np.unique(np.concatenate([sample.indices for sample in samples]))
+
+
+def pool_at(samples: Sequence[Sample], values: Sequence[np.ndarray], combine: str) -> Sample:
+    """Pool as `pool` does where the scores of each sample are known at `union_rows` of all."""
+    parts = _poolable(samples, combine)
+    for k, (part, known) in enumerate(zip(parts, values, strict=True)):
+        _check_values(k, part, known, union_rows(parts))
+    return _pooled(parts, values, combine)
+
+
+def _poolable(samples: Any, combine: str) -> list[Sample]:
     parts = _checked(samples, "pool")
     if combine not in _COMBINE:
         raise InputError(f"combine={combine!r} is not known; give one of {', '.join(map(repr, _COMBINE))}")
@@ -68,15 +88,22 @@ def pool(samples: Sequence[Sample], scores: Sequence[Any] | None = None, *, comb
     repeated = next((key for k, key in enumerate(keys) if key[0] is not None and key in keys[:k]), None)
     if repeated is not None:
         raise InputError(f"two samples have seed={repeated[0]} and scheme={repeated[1]!r}; draw one with another seed")
-    rows = np.unique(np.concatenate([part.indices for part in parts]))
+    wrong = next((part.scheme for part in parts if part.scheme != "poisson"), None)
+    if combine == "union" and wrong is not None:
+        raise InputError(f"combine='union' is for poisson samples, but one is {wrong}; give combine='balance'")
+    return parts
+
+
+def _pooled(parts: Sequence[Sample], values: Sequence[np.ndarray], combine: str) -> Sample:
+    rows = union_rows(parts)
     return Sample(
         **_joined(parts, [np.searchsorted(rows, part.indices) for part in parts], rows)
-        | _COMBINE[combine](parts, scores, rows)
+        | _COMBINE[combine](parts, values, rows)
     )
 
 
-def _balance(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarray) -> Fields:
-    expected = sum(part.scale.expected_count(values, part.n_draws) for part, values in _at(parts, scores, rows))
+def _balance(parts: Sequence[Sample], values: Sequence[np.ndarray], rows: np.ndarray) -> Fields:
+    expected = sum(part.scale.expected_count(known, part.n_draws) for part, known in zip(parts, values, strict=True))
     counts = sum(_spread(part, part.counts, rows) for part in parts)
     # The weight of one draw of a row and the variance weight of its draws in one sample tell v, whatever the scheme.
     shares = sum(_spread(part, part.variance_weights * (part.counts / part.weights) ** 2, rows) for part in parts)
@@ -88,14 +115,11 @@ def _balance(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.nda
     }
 
 
-def _union(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarray) -> Fields:
-    wrong = next((part.scheme for part in parts if part.scheme != "poisson"), None)
-    if wrong is not None:
-        raise InputError(f"combine='union' is for poisson samples, but one is {wrong}; give combine='balance'")
+def _union(parts: Sequence[Sample], values: Sequence[np.ndarray], rows: np.ndarray) -> Fields:
     missed = np.zeros(len(rows))  # logarithm of the chance: 1 - pi would lose the digits of a small pi
     with np.errstate(divide="ignore"):
-        for part, values in _at(parts, scores, rows):
-            missed += np.log1p(-part.scale.expected_count(values, part.n_draws))  # pi, of a poisson sample
+        for part, known in zip(parts, values, strict=True):
+            missed += np.log1p(-part.scale.expected_count(known, part.n_draws))  # pi, of a poisson sample
     inclusion = -np.expm1(missed)
     weights = horvitz_thompson(inclusion)
     return {
@@ -110,7 +134,7 @@ def _union(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarr
     }
 
 
-def _stagewise(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarray) -> Fields:
+def _stagewise(parts: Sequence[Sample], _: Sequence[np.ndarray], rows: np.ndarray) -> Fields:
     shares = np.array([part.n_draws for part in parts]) / sum(part.n_draws for part in parts)
     weights, variance, counts = (
         sum(_spread(part, values, rows) for part, values in zip(parts, each, strict=True))
@@ -124,7 +148,7 @@ def _stagewise(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.n
     return {"probabilities": counts / (n_draws * weights), "weights": weights, "variance_weights": variance}
 
 
-_COMBINE: dict[str, Callable[[Sequence[Sample], Sequence[Any] | None, np.ndarray], Fields]] = {
+_COMBINE: dict[str, Callable[[Sequence[Sample], Sequence[np.ndarray], np.ndarray], Fields]] = {
     "balance": _balance,
     "union": _union,
     "stagewise": _stagewise,
@@ -226,8 +250,8 @@ def _spread(part: Sample, values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return out
 
 
-def _at(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarray) -> list[tuple[Sample, np.ndarray]]:
-    """Each sample with its scores at the rows of all."""
+def _taken(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarray) -> list[np.ndarray]:
+    """The scores of each sample at the rows of all."""
     if not isinstance(scores, list | tuple) or len(scores) != len(parts):
         given = (
             "None"
@@ -247,14 +271,17 @@ def _at(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarray)
     out = []
     for k, (part, given) in enumerate(zip(parts, scores, strict=True)):
         values = np.asarray(take_rows(f"scores[{k}]", given, rows, part.n_rows), dtype=np.float64).reshape(-1)
-        if not (np.isfinite(values) & (values >= 0)).all():
-            raise InputError(f"scores[{k}] are no finite numbers >= 0; give the scores the sample was drawn by")
-        # Different scores than those drawn by would make wrong weights without a word.
-        drawn = part.scale.expected_count(values, part.n_draws)[np.searchsorted(rows, part.indices)]
-        own = part.counts / part.weights
-        if not np.allclose(drawn, own, rtol=1e-9):
-            raise InputError(
-                f"scores[{k}] are not those sample {k} was drawn by; give them in the order of the samples"
-            )
-        out.append((part, values))
+        _check_values(k, part, values, rows)
+        out.append(values)
     return out
+
+
+def _check_values(k: int, part: Sample, values: np.ndarray, rows: np.ndarray) -> None:
+    """Raise unless the values at these rows are scores that the sample was drawn by."""
+    if not (np.isfinite(values) & (values >= 0)).all():
+        raise InputError(f"scores[{k}] are no finite numbers >= 0; give the scores the sample was drawn by")
+    # Different scores than those drawn by would make wrong weights without a word.
+    drawn = part.scale.expected_count(values, part.n_draws)[np.searchsorted(rows, part.indices)]
+    own = part.counts / part.weights
+    if not np.allclose(drawn, own, rtol=1e-9):
+        raise InputError(f"scores[{k}] are not those sample {k} was drawn by; give them in the order of the samples")

@@ -1,8 +1,29 @@
-"""Scores -> Sample: the draw, its four schemes, and groups of rows."""
+"""Scores -> Sample: the draw, its four schemes, groups of rows, and Poisson stages in one read."""
 
 from dask_nlis.sampling.arguments import SCHEMES, check_draw
 from dask_nlis.sampling.beside import Stage, draw_beside
-from dask_nlis.sampling.summary import check_enough, hold
+from dask_nlis.sampling.fused import SAFETY, Before, Sifted, draw_sifted, scores_at, sift, sifted_scores, take_sifted
+from dask_nlis.sampling.summary import Summary, check_enough, hold, summarised
 from dask_nlis.sampling.verb import draw, draw_held, draw_stage
 
-__all__ = ["SCHEMES", "Stage", "check_draw", "check_enough", "draw", "draw_beside", "draw_held", "draw_stage", "hold"]
+__all__ = [
+    "SAFETY",
+    "SCHEMES",
+    "Before",
+    "Sifted",
+    "Stage",
+    "Summary",
+    "check_draw",
+    "check_enough",
+    "draw",
+    "draw_beside",
+    "draw_held",
+    "draw_sifted",
+    "draw_stage",
+    "hold",
+    "scores_at",
+    "sift",
+    "sifted_scores",
+    "summarised",
+    "take_sifted",
+]

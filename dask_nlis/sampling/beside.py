@@ -9,12 +9,12 @@ import dask.array as da
 import numpy as np
 
 from dask_nlis.errors import InputError
-from dask_nlis.kernels import draw as kernel, wide
+from dask_nlis.kernels import exact_sums, wide
 from dask_nlis.sample import GroupScale, Sample, Scale
 from dask_nlis.sampling.passes import BESIDE, Design, Part, Pass, carry_out
 from dask_nlis.sampling.plan import Plan
 from dask_nlis.sampling.poisson import block_coins
-from dask_nlis.sampling.summary import Summary, check_scores, summary_of
+from dask_nlis.sampling.summary import Summary, check_scores, summarised
 
 #: Shares of rows are counted in units of 2^-53.
 _UNIT = 2**53
@@ -27,14 +27,21 @@ class Stage(NamedTuple):
     scores: da.Array
 
 
-def draw_beside(held: da.Array, earlier: Sequence[Stage], n_more: int, seed: int, stage: int) -> Sample:
+#: Sums of scores that count in part only, by exponent: how many rows in units of 2^-53, and the sum.
+Shared = dict[int, tuple[int, int]]
+
+
+def draw_beside(
+    held: da.Array, earlier: Sequence[Stage], n_more: int, seed: int, stage: int, summary: Summary | None = None
+) -> Sample:
     """Draw a Poisson stage by held scores (n,) whose union with earlier stages has `n_more` more distinct rows, expected.
 
     With pi_k the chances of a row in the earlier stages, c solves sum prod_k (1 - pi_k) min(1, c score) = n_more.
-    `n_draws` of the sample is that number; rows that an earlier stage drew may be among its own.
+    `n_draws` of the sample is that number; rows that an earlier stage drew may be among its own. A `summary` of the
+    scores that is known saves a pass over them.
     """
     pairs = _beside(held, earlier)
-    summary = carry_out(pairs, {0: summary_of(held.numblocks[0])})[0]
+    summary = summary or summarised(held)
     check_scores([summary])
     plan = Plan("poisson", n_more, 0.0, seed, stage, summary)
     return carry_out(pairs, {0: _design(plan)})[0]
@@ -58,30 +65,41 @@ def _block_beside(
 ) -> np.ndarray:
     """Scores of a block beside the chance that earlier stages missed each row, from their scores `before`."""
     out = np.empty(len(scores), dtype=BESIDE)
-    out["score"], out["missed"] = scores, 1.0
-    for (scale, n_draws), values in zip(scales, before, strict=True):
-        out["missed"] *= 1.0 - scale.expected_count(values, n_draws)
+    out["score"], out["missed"] = scores, missed_by(scales, before, len(scores))
     return out
 
 
+def missed_by(
+    scales: Sequence[tuple[Scale | GroupScale, int]], before: Sequence[np.ndarray], n_rows: int
+) -> np.ndarray:
+    """Chance that Poisson stages of these scales and sizes missed each row, from the scores they drew by: (m,)."""
+    missed = np.ones(n_rows)
+    for (scale, n_draws), values in zip(scales, before, strict=True):
+        missed *= 1.0 - scale.expected_count(values, n_draws)
+    return missed
+
+
 def _design(plan: Plan) -> Design[Sample]:
-    sums: dict[int, tuple[int, int]] = {}
+    sums: Shared = {}
 
     def add(_: int, answer: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
         nonlocal sums
-        exponents, counts, totals = answer
-        pairs = zip(wide.to_whole(counts), wide.to_whole(totals), strict=True)
-        sums = kernel.merge_sums([sums, dict(zip(exponents.tolist(), pairs, strict=True))])
+        sums = exact_sums.merge_sums([sums, unpacked(answer)])
 
-    yield Pass(_block_sums, plan.blocks, add)
+    yield Pass(block_sums, plan.blocks, add)
+    return (yield from beside(plan, sums))
+
+
+def beside(plan: Plan, sums: Shared) -> Design[Sample]:
+    """Draw in two passes, given the sums of the scores where each counts for the chance that it was missed."""
     shares = {e: (Fraction(count, _UNIT), total) for e, (count, total) in sums.items()}
     reachable = sum((count for count, _ in shares.values()), Fraction(0))
     _check(plan.n_draws, plan.summary, reachable)
-    boundary, _ = kernel.boundary_bin(shares, plan.n_draws)
+    boundary, _ = exact_sums.boundary_bin(shares, plan.n_draws)
     inside: list[tuple[np.ndarray, np.ndarray]] = []
     yield Pass(_block_inside, plan.blocks, lambda _, answer: inside.append(answer), (boundary,))
     scores, missed = (np.concatenate([part[k] for part in inside]) for k in (0, 1))
-    factor = kernel.poisson_scale(shares, plan.n_draws, boundary, scores, boundary, missed)
+    factor = exact_sums.poisson_scale(shares, plan.n_draws, boundary, scores, boundary, missed)
     scale = replace(plan.scale(), exponent=boundary, factor=factor)
     found: list[tuple[np.ndarray, np.ndarray]] = []
     yield Pass(block_coins, plan.blocks, lambda _, answer: found.append(answer), (scale, plan.key))
@@ -97,11 +115,19 @@ def _check(n_more: int, summary: Summary, reachable: Fraction) -> None:
         )
 
 
-def _block_sums(part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def block_sums(part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sums of the scores of a block where each counts for the chance that it was missed, in little memory."""
     assert part.missed is not None
-    sums = kernel.weighted_sums(part.scores, part.missed)
+    sums = exact_sums.weighted_sums(part.scores, part.missed)
     counts, totals = zip(*sums.values(), strict=True) if sums else ((), ())
     return np.array(list(sums), np.int16), wide.from_whole(counts), wide.from_whole(totals)
+
+
+def unpacked(parts: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Shared:
+    """Sums from `block_sums`."""
+    exponents, counts, totals = parts
+    pairs = zip(wide.to_whole(counts), wide.to_whole(totals), strict=True)
+    return dict(zip(exponents.tolist(), pairs, strict=True))
 
 
 def _block_inside(part: Part, boundary: int) -> tuple[np.ndarray, np.ndarray]:

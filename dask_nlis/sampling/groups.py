@@ -11,7 +11,7 @@ import numpy as np
 from dask_nlis import phase
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import open_array
-from dask_nlis.kernels.draw import exact_total
+from dask_nlis.kernels.exact_sums import exact_total
 from dask_nlis.sample import GroupScale, Sample, Scale
 from dask_nlis.sampling.arguments import DISTINCT
 from dask_nlis.sampling.passes import PAIRS

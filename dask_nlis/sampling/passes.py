@@ -33,6 +33,7 @@ class Part(NamedTuple):
     length: int  # rows of the block
     inside: np.ndarray | None  # positions of the rows in the block, ascending; None for all
     missed: np.ndarray | None = None  # (m,), chance that earlier stages missed the row; None where there are none
+    coins: np.ndarray | None = None  # (m,), uniform numbers of the rows, where they are known
 
     def pieces(self) -> Iterator[tuple[int, "Part"]]:
         """The rows in pieces that stay in the cache of a core, each with the position where it begins."""
@@ -56,6 +57,8 @@ class Part(NamedTuple):
 
     def uniforms(self, key: np.ndarray) -> np.ndarray:
         """The uniform number of every row, which depends on its global row alone."""
+        if self.coins is not None:
+            return self.coins
         whole = row_uniforms(key, self.start, self.length)
         return whole if self.inside is None else whole[self.inside]
 
@@ -114,6 +117,19 @@ def _ask(held: da.Array, first: np.ndarray, waiting: Mapping[int, Pass]) -> None
 
     tasks = {block: (int(first[block]), asked[block]) for block in blocks}
     phase.on_blocks(held, "nlis-draw", _answers, tasks, collect)
+
+
+def carry_out_on(part: Part, design: Design[T]) -> T:
+    """Run one design on rows in memory in place of all blocks, which are block 0 to it, and return what it comes to."""
+    try:
+        while True:
+            wanted = next(design)
+            for block in wanted.blocks:
+                task, arguments = wanted.asked(block)
+                wanted.collect(block, task(part, *arguments))
+    except StopIteration as end:
+        found: T = end.value
+        return found
 
 
 def _answers(block: np.ndarray, start: int, asked: list[tuple[int, Callable[..., Any], tuple[Any, ...]]]) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels import draw as kernel, exact_sums
 from dask_nlis.kernels.weights import hansen_hurwitz, horvitz_thompson
 from dask_nlis.sample import Sample, Scale
 from dask_nlis.sampling.summary import Summary
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
         if not self.mix:
             return Scale(self.scheme, exponent=exponent)
         # In exact arithmetic, rounded once: the order of the blocks must not show.
-        mean = kernel.exact_total(self.summary.sums) / self.summary.n_positive / Fraction(2) ** exponent
+        mean = exact_sums.exact_total(self.summary.sums) / self.summary.n_positive / Fraction(2) ** exponent
         gain = float((1 - Fraction(self.mix)) / mean)
         scale = Scale(self.scheme, exponent=exponent, mix=self.mix, gain=gain)
         largest = float(scale.blended(np.array([self.summary.largest]))[0])

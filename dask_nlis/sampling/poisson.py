@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels import exact_sums
 from dask_nlis.sample import Sample, Scale
 from dask_nlis.sampling.passes import Design, Part, Pass
 from dask_nlis.sampling.plan import Plan
@@ -20,16 +20,16 @@ def poisson(plan: Plan) -> Design[Sample]:
         parts: list[dict[int, tuple[int, int]]] = [{}]
 
         def add(_: int, answer: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-            parts[0] = kernel.merge_sums([parts[0], kernel.unpacked(answer)])
+            parts[0] = exact_sums.merge_sums([parts[0], exact_sums.unpacked(answer)])
 
         yield Pass(_block_sums, plan.blocks, add, (scale,))
         sums = parts[0]
-    boundary, some_certain = kernel.boundary_bin(sums, plan.n_draws)
+    boundary, some_certain = exact_sums.boundary_bin(sums, plan.n_draws)
     inside: list[np.ndarray] = [np.empty(0)]
     if some_certain:
         yield Pass(_block_inside, plan.blocks, lambda _, answer: inside.append(answer), (scale, boundary))
     # In the unit of the scores on the verge of certainty c is neither huge nor tiny, whatever the scores.
-    factor = kernel.poisson_scale(sums, plan.n_draws, boundary, np.concatenate(inside), boundary)
+    factor = exact_sums.poisson_scale(sums, plan.n_draws, boundary, np.concatenate(inside), boundary)
     unit = replace(scale, lift=boundary) if plan.mix else replace(scale, exponent=boundary)
     scale = replace(unit, factor=factor)
     found: list[tuple[np.ndarray, np.ndarray]] = []
@@ -39,7 +39,7 @@ def poisson(plan: Plan) -> Design[Sample]:
 
 
 def _block_sums(part: Part, scale: Scale) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return kernel.packed(kernel.exponent_sums(scale.blended(part.scores)))
+    return exact_sums.packed(exact_sums.exponent_sums(scale.blended(part.scores)))
 
 
 def _block_inside(part: Part, scale: Scale, boundary: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels import draw as kernel, exact_sums
 from dask_nlis.sample import Sample, Scale
 from dask_nlis.sampling.bins import BinTable, Wanted, located
 from dask_nlis.sampling.passes import Design, Part, Pass
@@ -66,14 +66,14 @@ def _certain(plan: Plan, scale: Scale) -> Generator[Pass, None, tuple[int, int, 
 
     def add(_: int, answer: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
         nonlocal sums
-        sums = kernel.merge_sums([sums, kernel.unpacked(answer)])
+        sums = exact_sums.merge_sums([sums, exact_sums.unpacked(answer)])
 
     yield Pass(_block_sums, plan.blocks, add, (scale,))
-    boundary, some_certain = kernel.boundary_bin(sums, plan.n_draws)
+    boundary, some_certain = exact_sums.boundary_bin(sums, plan.n_draws)
     inside: list[np.ndarray] = [np.empty(0)]
     if some_certain:
         yield Pass(_block_inside, plan.blocks, lambda _, answer: inside.append(answer), (scale, boundary))
-    bound, n_certain, rest = kernel.certain_whole(sums, plan.n_draws, boundary, np.concatenate(inside))
+    bound, n_certain, rest = exact_sums.certain_whole(sums, plan.n_draws, boundary, np.concatenate(inside))
     return bound, plan.n_draws - n_certain, rest
 
 
@@ -120,7 +120,7 @@ def _block_rows(part: Part, scale: Scale, largest: float, bound: int, wanted: Wa
 
 
 def _block_sums(part: Part, scale: Scale) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return kernel.packed(kernel.exponent_sums(scale.whole(part.scores)))
+    return exact_sums.packed(exact_sums.exponent_sums(scale.whole(part.scores)))
 
 
 def _block_inside(part: Part, scale: Scale, boundary: int) -> np.ndarray:

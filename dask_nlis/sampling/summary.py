@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import dask.array as da
 import numpy as np
 
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.errors import InputError
 from dask_nlis.intake import scratch_scores
-from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels import exact_sums
 from dask_nlis.sampling.arguments import DISTINCT
-from dask_nlis.sampling.passes import Design, Part, Pass
+from dask_nlis.sampling.passes import Design, Part, Pass, carry_out
 
 #: Bad rows named in the error.
 _NAMED = 5
@@ -25,13 +25,13 @@ class Summary(NamedTuple):
     largest: float
     n_bad: int
     bad_rows: tuple[int, ...]  # the first five
-    sums: dict[int, tuple[int, int]]  # by exponent, as `kernel.exponent_sums`
+    sums: dict[int, tuple[int, int]]  # by exponent, as `exact_sums.exponent_sums`
     blocks: tuple[int, ...]  # those that hold a positive score
 
 
 def hold(lazy: da.Array) -> tuple[da.Array, tempfile.TemporaryDirectory[str] | None]:
     """Compute the scores once and keep them: on the workers, in memory, or in a temporary Zarr array."""
-    if phase.fits_in_memory(8 * lazy.shape[0]):
+    if workers.fits_in_memory(8 * lazy.shape[0]):
         return phase.held(lazy, "nlis-score", n_rows=lazy.shape[0]), None
     written, read, folder = scratch_scores(lazy, "nlis-score")
     try:
@@ -42,39 +42,54 @@ def hold(lazy: da.Array) -> tuple[da.Array, tempfile.TemporaryDirectory[str] | N
     return read, folder
 
 
+def summarised(held: da.Array, *, sums: bool = True) -> Summary:
+    """Summarise held scores (n,) in one pass over them; without their sums in half the time."""
+    return carry_out(held, {0: summary_of(held.numblocks[0], sums=sums)})[0]
+
+
 def summary_of(n_blocks: int, *, sums: bool = True) -> Design[Summary]:
-    """Summarise the scores in one pass over all blocks; without their sums in half the time."""
-    total = Summary(0, 0, 0.0, 0, (), {}, ())
+    """Summarise the scores in one pass over all blocks."""
+    total = NONE
     blocks: list[int] = []
 
     def add(block: int, answer: tuple[Summary, Any]) -> None:
         nonlocal total
-        part, sums = answer
-        total = Summary(
-            n_rows=total.n_rows + part.n_rows,
-            n_positive=total.n_positive + part.n_positive,
-            largest=max(total.largest, part.largest),
-            n_bad=total.n_bad + part.n_bad,
-            bad_rows=(*total.bad_rows, *part.bad_rows)[:_NAMED],
-            sums=kernel.merge_sums([total.sums, kernel.unpacked(sums)]),
-            blocks=(),
-        )
-        if part.n_positive:
+        total = joined(total, answer)
+        if answer[0].n_positive:
             blocks.append(block)
 
-    yield Pass(_block_summary, dict.fromkeys(range(n_blocks)), add, (sums,))
+    yield Pass(block_summary, dict.fromkeys(range(n_blocks)), add, (sums,))
     return total._replace(blocks=tuple(blocks))
 
 
-def _block_summary(part: Part, with_sums: bool) -> tuple[Summary, Any]:
+#: A summary of nothing.
+NONE = Summary(0, 0, 0.0, 0, (), {}, ())
+
+
+def joined(total: Summary, answer: tuple[Summary, Any]) -> Summary:
+    """Add a block's summary; the rows of blocks come in their order."""
+    part, sums = answer
+    return Summary(
+        n_rows=total.n_rows + part.n_rows,
+        n_positive=total.n_positive + part.n_positive,
+        largest=max(total.largest, part.largest),
+        n_bad=total.n_bad + part.n_bad,
+        bad_rows=(*total.bad_rows, *part.bad_rows)[:_NAMED],
+        sums=exact_sums.merge_sums([total.sums, exact_sums.unpacked(sums)]),
+        blocks=(),
+    )
+
+
+def block_summary(part: Part, with_sums: bool = True) -> tuple[Summary, Any]:
+    """Summary of a block, its sums in little memory beside it."""
     scores = part.scores
     smallest, largest = float(scores.min(initial=np.inf)), float(scores.max(initial=0.0))
     if not (smallest >= 0 and largest < np.inf):  # nor is NaN, which both hand on
         bad = ~(np.isfinite(scores) & (scores >= 0))
         rows = tuple(part.rows(np.flatnonzero(bad)[:_NAMED]).tolist())
-        return Summary(len(scores), 0, 0.0, int(bad.sum()), rows, {}, ()), kernel.packed({})
+        return Summary(len(scores), 0, 0.0, int(bad.sum()), rows, {}, ()), exact_sums.packed({})
     n_positive = len(scores) if smallest > 0 else int(np.count_nonzero(scores > 0))
-    sums = kernel.packed(kernel.exponent_sums(scores) if with_sums else {})
+    sums = exact_sums.packed(exact_sums.exponent_sums(scores) if with_sums else {})
     return Summary(len(scores), n_positive, largest, 0, (), {}, ()), sums
 
 

@@ -18,7 +18,7 @@ from dask_nlis.sampling.passes import Design, carry_out
 from dask_nlis.sampling.plan import Plan
 from dask_nlis.sampling.poisson import poisson
 from dask_nlis.sampling.slices import stratified, systematic
-from dask_nlis.sampling.summary import check_enough, check_scores, hold, summary_of
+from dask_nlis.sampling.summary import Summary, check_enough, check_scores, hold, summarised, summary_of
 
 DESIGNS: dict[str, Callable[[Plan], Design[Sample]]] = {
     "multinomial": multinomial,
@@ -139,11 +139,17 @@ def draw_stage(
 
 
 def draw_held(
-    held: da.Array, n_draws: int, scheme: str, seed: int, stage: int, mix: float = 0.0, argument: str = "size"
+    held: da.Array,
+    n_draws: int,
+    scheme: str,
+    seed: int,
+    stage: int,
+    mix: float = 0.0,
+    argument: str = "size",
+    summary: Summary | None = None,
 ) -> Sample:
-    """Draw as `draw_stage` from scores that are held already, by `hold` or in a store."""
-    sums = scheme == "poisson" or mix > 0
-    summary = carry_out(held, {0: summary_of(held.numblocks[0], sums=sums)})[0]
+    """Draw as `draw_stage` from scores that are held already, by `hold` or in a store; `summary` as in `draw_beside`."""
+    summary = summary or summarised(held, sums=scheme == "poisson" or mix > 0)
     check_scores([summary])
     check_enough(summary.n_positive, n_draws, scheme, argument)
     plan = Plan(scheme, n_draws, mix, seed, stage, summary)

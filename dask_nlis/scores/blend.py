@@ -7,20 +7,21 @@ import dask.array as da
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.blocks import starts
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import Opened, column_names, give_back, name_columns, open_array
-from dask_nlis.kernels import draw as kernel
+from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.numbers import is_number
-from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, map_blocks
-from dask_nlis.matrix.tall import one_a_row
+from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import Leaf, gradient_rows, matrix_rows, row_values
 from dask_nlis.scores.influence import gradient_lengths
 from dask_nlis.scores.leverage import at_most_one, placed, shared_whitener
+from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
 
@@ -73,7 +74,7 @@ def blend(scores: Sequence[Any], shares: Sequence[float], *, totals: Sequence[fl
     arrays = [each.array.astype(np.float64) for each in opened]
     if totals is None:
         n_bytes = sum(array.nbytes for array in arrays)
-        if not phase.fits_in_memory(n_bytes):
+        if not workers.fits_in_memory(n_bytes):
             raise InputError(
                 f"{k} scores of {arrays[0].shape[0]:,} rows take {n_bytes:,} bytes, more than may be held to sum them; "
                 "give totals, such as factor.rank, or scores that are stored"
@@ -135,7 +136,7 @@ def _total(held: da.Array, k: int) -> float:
     bad = next((row for row, _ in parts if row >= 0), None)
     if bad is not None:
         raise InputError(f"scores[{k}] is negative or not finite at row {bad}; give finite scores >= 0")
-    exact = kernel.exact_total(kernel.merge_sums([sums for _, sums in parts]))
+    exact = exact_sums.exact_total(exact_sums.merge_sums([sums for _, sums in parts]))
     if not 0 < exact <= np.finfo(np.float64).max:
         raise InputError(
             f"scores[{k}] sum to {'more than float64 holds' if exact else 0}; give scores with a positive, finite sum"
@@ -147,7 +148,7 @@ def _block_sums(scores: np.ndarray, start: int) -> tuple[int, dict[int, tuple[in
     bad = ~(np.isfinite(scores) & (scores >= 0))
     if bad.any():
         return start + int(np.argmax(bad)), {}
-    return -1, kernel.exponent_sums(scores)
+    return -1, exact_sums.exponent_sums(scores)
 
 
 def _mixed(*blocks: np.ndarray, shares: tuple[float, ...], totals: tuple[float, ...]) -> np.ndarray:
@@ -168,24 +169,28 @@ class Share(NamedTuple):
 def lazy_mixture(
     dual: TallMatrix, tangent: TallMatrix | None, factors: tuple[Factor, Factor], share: Share
 ) -> da.Array:
-    """Leverage, influence and a constant for rows that count, mixed in one task a block: lazy (n,). One read of X.
+    """Leverage, influence and a constant for rows that count, mixed: lazy (n,). One read of X, one task a block."""
+    return lazy_scores(dual, mixture_scorer(dual, tangent, factors, share))
+
+
+def mixture_scorer(
+    dual: TallMatrix, tangent: TallMatrix | None, factors: tuple[Factor, Factor], share: Share
+) -> Scorer:
+    """How rows are scored by leverage, influence and a constant for rows that count, mixed.
 
     No tangent matrix is needed where influence has no share.
     """
-    lazy = map_blocks(
-        dual,
-        mixture_block,
-        "nlis-score",
-        meta=np.empty((0, 0)),
-        job=dual.job,
-        tangent=None if tangent is None else tangent.rule,
-        whiteners=[shared_whitener(factor) for factor in factors],
-        share=share,
-        tolerance=factors[0].score_tolerance,
-    )
-    return one_a_row(dual, lazy)
+    arguments = {
+        "job": dual.job,
+        "tangent": None if tangent is None else tangent.rule,
+        "whiteners": [shared_whitener(factor) for factor in factors],
+        "share": share,
+        "tolerance": factors[0].score_tolerance,
+    }
+    return Scorer(mixture_block, arguments)
 
 
+@on_device
 def mixture_block(
     x: np.ndarray,
     y: np.ndarray | None,

@@ -14,8 +14,10 @@ from dask_nlis.intake import give_back
 from dask_nlis.kernels.complement import inside
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, map_blocks
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+from dask_nlis.scores.leverage import placed
 
 Array = Any
 
@@ -80,6 +82,7 @@ def lazy_cross(matrix: TallMatrix, factor: Factor) -> da.Array:
     return one_a_row(matrix, lazy)
 
 
+@on_device
 def cross_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -91,11 +94,11 @@ def cross_block(
 ) -> np.ndarray:
     """Cross leverage of one block, (m,)."""
     device = choose(job.device)
-    whitener, correction, outward = (None if part is None else device.put(part) for part in target)
+    whitener, outward = placed(target[:2], device), device.put(target[2])
     some = target[2].shape[1] > 0  # whether a row may lie outside at all
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
         rows, finding = matrix_rows(leaf, job)
-        return leverage(inside(rows, outward) if some else rows, whitener, correction), finding
+        return leverage(inside(rows, outward) if some else rows, *whitener), finding
 
     return row_values(x, y, weight, start, job, device, values)

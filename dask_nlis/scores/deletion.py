@@ -10,6 +10,7 @@ from dask_nlis.device import choose
 from dask_nlis.factor import Factor
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.matrix import Finding, Job, TallMatrix, map_blocks
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
 from dask_nlis.scores.leverage import placed, shared_whitener
@@ -36,6 +37,7 @@ def lazy_deletion(matrix: TallMatrix, factor: Factor) -> da.Array:
     return one_a_row(matrix, lazy)
 
 
+@on_device
 def deletion_block(
     x: np.ndarray,
     y: np.ndarray | None,

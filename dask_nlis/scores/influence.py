@@ -11,10 +11,11 @@ from dask_nlis.errors import InputTypeError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent, map_blocks
-from dask_nlis.matrix.tall import one_a_row
+from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import Leaf, gradient_rows, row_values
 from dask_nlis.scores.leverage import check_factor, placed, shared_whitener
+from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
 
@@ -80,17 +81,15 @@ def rule_of(T: object) -> Tangent:
 
 def lazy_influence(matrix: TallMatrix, factor: Factor) -> da.Array:
     """Influence as a lazy Dask array (n,) with one task a block."""
-    lazy = map_blocks(
-        matrix,
-        influence_block,
-        "nlis-score",
-        meta=np.empty((0, 0)),
-        job=matrix.job,
-        whitener=shared_whitener(factor),
-    )
-    return one_a_row(matrix, lazy)
+    return lazy_scores(matrix, influence_scorer(matrix, factor))
 
 
+def influence_scorer(matrix: TallMatrix, factor: Factor) -> Scorer:
+    """How rows are scored by influence."""
+    return Scorer(influence_block, {"job": matrix.job, "whitener": shared_whitener(factor)})
+
+
+@on_device
 def influence_block(
     x: np.ndarray,
     y: np.ndarray | None,

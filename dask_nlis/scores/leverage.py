@@ -13,11 +13,18 @@ from dask_nlis.errors import InputTypeError, MatrixMismatchError, NonFiniteError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, map_blocks
-from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+from dask_nlis.kernels.products import triangular
+from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite
+from dask_nlis.matrix.on_device import on_device
+from dask_nlis.matrix.patterns import units_of
+from dask_nlis.matrix.tasks import Leaf, matrix_rows, room_for, row_values
+from dask_nlis.scores.patterns import Form, form_of, pattern_leverage
+from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
+
+#: Methods whose factor of a network is made by pattern; others' whiteners serve so too up to this condition.
+BY_PATTERN, _PLAIN_UP_TO = ("patterns", "cholesky-qr2", "sketch"), 1e3
 
 
 def leverage_scores(A: Any, factor: Factor) -> Any:
@@ -82,16 +89,29 @@ def check_factor(matrix: TallMatrix, factor: object) -> None:
 
 def lazy_leverage(matrix: TallMatrix, factor: Factor) -> da.Array:
     """Leverage as a lazy Dask array (n,) with one task a block."""
-    lazy = map_blocks(
-        matrix,
-        leverage_block,
-        "nlis-score",
-        meta=np.empty((0, 0)),
-        job=matrix.job,
-        whitener=shared_whitener(factor),
-        tolerance=factor.score_tolerance,
-    )
-    return one_a_row(matrix, lazy)
+    return lazy_scores(matrix, leverage_scorer(matrix, factor))
+
+
+def leverage_scorer(matrix: TallMatrix, factor: Factor) -> Scorer:
+    """How rows are scored by leverage."""
+    shared: dict[str, Any] = {"whitener": shared_whitener(factor), "form": shared_form(matrix, factor)}
+    shared |= {"tolerance": factor.score_tolerance, "by_pattern": _by_pattern(factor)}
+    return Scorer(leverage_block, {"job": matrix.job, **shared})
+
+
+def _by_pattern(factor: Factor) -> bool:
+    """Whether F W of a network may be made by pattern: a correction belongs to F W as it was made before it."""
+    return factor.method in BY_PATTERN or (factor.correction is None and factor.condition <= _PLAIN_UP_TO)
+
+
+def shared_form(matrix: TallMatrix, factor: Factor) -> Any:
+    """Give the quadratic form by activation pattern a key and a task of its own; None where it does not serve."""
+    units = units_of(matrix.rule, matrix.has_labels)
+    sizes = factor.column_scale[factor.column_scale != 1]
+    if units is None or factor.method != "patterns" or ((sizes < 2.0**-200) | (sizes > 2.0**200)).any():
+        return None
+    whitener = factor.whitener
+    return delayed(form_of)(units, whitener, dask_key_name=f"nlis-whitener-form-{tokenize(units, whitener)}")
 
 
 def shared_whitener(factor: Factor) -> Any:
@@ -100,6 +120,7 @@ def shared_whitener(factor: Factor) -> Any:
     return delayed(pair, name=f"nlis-whitener-{tokenize(pair)}", traverse=False)
 
 
+@on_device
 def leverage_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -109,21 +130,30 @@ def leverage_block(
     job: Job,
     whitener: tuple[np.ndarray, np.ndarray | None],
     tolerance: float,
+    by_pattern: bool = False,
+    form: Form | None = None,
 ) -> np.ndarray:
     """Leverage of one block, (m,), checked against [0, 1] and clipped."""
     device = choose(job.device)
-    target = placed(whitener, device)
+    units = units_of(job.rule, y is not None) if by_pattern else None
+    if units is not None and device.kind == "cpu":
+        with np.errstate(all="ignore"):
+            found = pattern_leverage(x, y, weight, int(start), job, device, units, whitener, form, tolerance)
+        if found is not None and np.isfinite(found[0]).all():
+            check_finite(found[1], job.names)
+            return at_most_one(found[0], tolerance, int(start))
+    target, room = placed(whitener, device), room_for(len(x), job, device)
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
-        rows, finding = matrix_rows(leaf, job)
-        return leverage(rows, *target), finding
+        rows, finding = matrix_rows(leaf, job, room)
+        return leverage(rows, *target, room=room), finding
 
     return at_most_one(row_values(x, y, weight, start, job, device, values), tolerance, int(start))
 
 
 def placed(whitener: tuple[np.ndarray, np.ndarray | None], device: Device) -> list[Array | None]:
-    """Whitener and correction on the device."""
-    return [None if part is None else device.put(part) for part in whitener]
+    """Whitener and correction on the device, as `leverage` takes them fastest."""
+    return [None if part is None else triangular(device.put(part)) for part in whitener]
 
 
 def at_most_one(found: Array, tolerance: float, start: int) -> Array:

@@ -10,6 +10,7 @@ from dask_nlis.device import Device, choose
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import give_back
 from dask_nlis.matrix import Dual, Job, Plain, TallMatrix, as_matrix, map_blocks
+from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import Leaf, naming_rows, row_values
 from dask_nlis.problem import Problem
@@ -72,6 +73,7 @@ def lazy_losses(matrix: TallMatrix) -> da.Array:
     return one_a_row(matrix, map_blocks(matrix, loss_block, "nlis-score", meta=np.empty((0, 0)), job=matrix.job))
 
 
+@on_device
 def loss_block(x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, *, job: Job) -> np.ndarray:
     """Losses of one block, (m,)."""
     device = choose(job.device)
@@ -82,7 +84,7 @@ def loss_block(x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, s
 def fitted(job: Job, device: Device) -> tuple[Problem, Array]:
     """Problem and theta, on a device, of a job on a dual matrix."""
     assert isinstance(job.rule, Dual)  # checked before the graph was built
-    return job.rule.problem, device.put(np.array(job.rule.theta))
+    return job.rule.problem, device.put(job.rule.theta)
 
 
 def losses_of(leaf: Leaf, problem: Problem, theta: Array) -> Array:

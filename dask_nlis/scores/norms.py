@@ -1,23 +1,34 @@
 """Squared row norms: one read, decided by the units of the columns."""
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import dask.array as da
 import numpy as np
+from array_api_compat import array_namespace
 
 from dask_nlis import phase
-from dask_nlis.device import choose
+from dask_nlis.device import Device, choose, sub_block_rows
 from dask_nlis.errors import InputError, InputTypeError, NonFiniteError, ScaleWarning
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import is_whole
-from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix import Dual, Finding, Job, TallMatrix, as_matrix, check_finite, leaves
 from dask_nlis.matrix.findings import overflow
-from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import matrix_rows, naming_rows
+from dask_nlis.matrix.on_device import on_device
+from dask_nlis.matrix.pieces import Gathered
+from dask_nlis.matrix.tasks import Leaf, check_slopes, matrix_rows, naming_rows
+from dask_nlis.models import DeepReluNetwork, ReluNetwork
+from dask_nlis.scores.scorer import Scorer, lazy_scores
+
+Array = Any
 
 #: Powers of two between the smallest and the largest float64, and then some.
 _LARGEST_SCALE = 1100
+
+#: Rows formed at least to see whether one column outweighs all others.
+_FEWEST_ROWS = 32
 
 
 def norm_scores(A: Any, *, log2_scale: int = 0) -> Any:
@@ -67,18 +78,15 @@ def norm_scores(A: Any, *, log2_scale: int = 0) -> Any:
 
 def lazy_norms(matrix: TallMatrix, log2_scale: int = 0) -> da.Array:
     """Squared row norms as a lazy Dask array (n,) with one task a block."""
-    lazy = map_blocks(
-        matrix,
-        norm_block,
-        "nlis-score",
-        meta=np.empty((0, 0)),
-        job=matrix.job,
-        columns_named=matrix.columns,
-        log2_scale=log2_scale,
-    )
-    return one_a_row(matrix, lazy)
+    return lazy_scores(matrix, norm_scorer(matrix, log2_scale))
 
 
+def norm_scorer(matrix: TallMatrix, log2_scale: int = 0) -> Scorer:
+    """How rows are scored by squared norms."""
+    return Scorer(norm_block, {"job": matrix.job, "log2_scale": log2_scale})
+
+
+@on_device
 def norm_block(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -86,36 +94,46 @@ def norm_block(
     start: int,
     *,
     job: Job,
-    columns_named: tuple[str, ...],
     log2_scale: int,
 ) -> np.ndarray:
     """Squared row norms of one block, (m,)."""
     device = choose(job.device)
-    out = np.zeros(len(x))
+    gathered = Gathered(device, (len(x),))
     found = Finding()
     vanished = 0.0  # largest entry of a row whose squared norm is not a normal number
+    closed = not log2_scale and job.rule.exact(y is not None)
+    half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
+    model = job.rule.problem.model if closed and isinstance(job.rule, Dual) else None
+    # Half the width is twice the rows at a time, and half the overhead: nothing as large as x is made of x.
+    width = model.layer_width(len(job.names)) // 2 if isinstance(model, ReluNetwork | DeepReluNetwork) else None
     with np.errstate(all="ignore"):
-        for leaf in leaves(x, y, weight, int(start), job, device):
+        for leaf in leaves(x, y, weight, int(start), job, device, width=width, lengths=closed):
+            found = found.plus(leaf.finding)
             if start == 0 and leaf.place.start == 0:
-                _warn_of_scale(device.fetch(matrix_rows(leaf, job)[0]), columns_named)
-            if log2_scale or not job.rule.exact(leaf.y is not None) or not leaf.counts:
-                half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
-                norms = squared_row_norms(matrix_rows(leaf, job)[0] * 2.0**half * 2.0 ** (-log2_scale - half))
-            else:
+                first = np.arange(min(leaf.x.shape[0], max(_FEWEST_ROWS, 2**20 // (8 * job.n_matrix_columns))))
+                _warn_of_scale(next(_formed(leaf, first, job, device))[1], job, y is not None)
+            if not leaf.counts:
+                gathered.add(leaf.place, array_namespace(leaf.x).zeros(leaf.x.shape[0], dtype=leaf.x.dtype))
+                continue
+            if closed:
                 with naming_rows(leaf):
-                    norms = leaf.weighted(job.rule.squared_norms(leaf.x, leaf.y), 2)
-            host = device.fetch(norms)
-            doubtful = ~(host >= np.finfo(np.float64).tiny) | ~np.isfinite(host)
-            if doubtful.any():
-                rows, finding = matrix_rows(leaf, job)
-                if not log2_scale:  # a closed form may leave the range of float64 where the row does not
-                    host = np.where(doubtful, device.fetch(squared_row_norms(rows)), host)
-                rows = device.fetch(rows)
-                found = found.plus(finding).plus(overflow(rows, int(start) + leaf.place.start))
-                vanished = max(vanished, float(np.abs(rows).max(initial=0.0)))
+                    norms = leaf.weighted(job.rule.squared_norms(leaf.x, leaf.y, leaf.lengths), 2)
             else:
-                found = found.plus(leaf.finding)
-            out[leaf.place] = host
+                norms = squared_row_norms(matrix_rows(leaf, job)[0] * 2.0**half * 2.0 ** (-log2_scale - half))
+            xp = array_namespace(norms)
+            doubtful = ~((norms >= float(np.finfo(np.float64).tiny)) & (norms < float("inf")))
+            if bool(xp.any(doubtful)):
+                if leaf.root_weight is not None:
+                    doubtful = doubtful & (leaf.root_weight > 0)
+                host = np.array(device.fetch(norms))
+                for some, rows, finding in _formed(leaf, np.flatnonzero(device.fetch(doubtful)), job, device):
+                    if not log2_scale:  # a closed form may leave the range of float64 where the row does not
+                        host[some] = device.fetch(squared_row_norms(rows))
+                    found = found.plus(finding).plus(_renumbered(overflow(rows, 0), leaf.row, some))
+                    vanished = max(vanished, float(xp.max(xp.abs(rows))))
+                norms = xp.asarray(host)
+            gathered.add(leaf.place, norms)
+        out = gathered.host()
     check_finite(found, job.names)
     overflows = not np.isfinite(out).all()
     # A row that vanishes beside ordinary ones has no share in the total, nor has a block that vanishes because
@@ -129,12 +147,41 @@ def norm_block(
     return out
 
 
-def _warn_of_scale(rows: np.ndarray, columns: tuple[str, ...]) -> None:
-    squares = (rows**2).sum(axis=0)
-    total = squares.sum()
-    if len(squares) > 1 and np.isfinite(total) and squares.max() > 0.9 * total:
+def _formed(leaf: Leaf, wanted: np.ndarray, job: Job, device: Device) -> Iterator[tuple[np.ndarray, Array, Finding]]:
+    """Rows of the matrix behind some rows of a leaf, by their numbers in it; a sub-block of them at a time.
+
+    What was found in the leaf itself is left out.
+    """
+    xp, step = array_namespace(leaf.x), sub_block_rows(device.kind, job.n_matrix_columns)
+    if isinstance(job.rule, Dual):
+        check_slopes(job.rule, leaf)  # which names rows by their place in the leaf
+    for a in range(0, len(wanted), step):
+        some = wanted[a : a + step]
+        place = xp.asarray(some)
+        part = leaf._replace(
+            row=0,
+            x=xp.take(leaf.x, place, axis=0),
+            y=None if leaf.y is None else xp.take(leaf.y, place, axis=0),
+            root_weight=None if leaf.root_weight is None else xp.take(leaf.root_weight, place, axis=0),
+            finding=Finding(),
+        )
+        rows, finding = matrix_rows(part, job)
+        yield some, rows, _renumbered(finding, leaf.row, some)
+
+
+def _renumbered(finding: Finding, start: int, numbers: np.ndarray) -> Finding:
+    """A finding in rows taken from a leaf, with the row of the data in place of that among those taken."""
+    return finding._replace(row=start + int(numbers[finding.row])) if finding.n_bad else finding
+
+
+def _warn_of_scale(rows: Array, job: Job, labelled: bool) -> None:
+    xp = array_namespace(rows)
+    squares = xp.sum(rows * rows, axis=0)
+    total, largest = float(xp.sum(squares)), float(xp.max(squares))
+    if squares.shape[0] > 1 and math.isfinite(total) and largest > 0.9 * total:
+        name = job.rule.columns(job.names, labelled)[int(xp.argmax(squares))]
         phase.warn(
-            f"column {columns[int(np.argmax(squares))]!r} carries {squares.max() / total:.0%} of the squared norms of "
+            f"column {name!r} carries {largest / total:.0%} of the squared norms of "
             "the first rows, so its unit decides the norm scores; standardize(X, y) or use leverage_scores",
             ScaleWarning,
         )

@@ -1,0 +1,127 @@
+"""Arrays in plain binary files, read block by block inside the task: NPY files, and memory maps of any file.
+
+Nothing is mapped, so that no page of the file counts as memory of the process, and no task carries data: what travels is
+the path, where the array begins and its strides.
+"""
+
+import mmap
+import os
+from io import FileIO
+from typing import Any
+
+import numpy as np
+from dask.base import tokenize
+from numpy.lib import format as npy
+
+from dask_nlis.errors import InputError, MissingDataError
+from dask_nlis.nouns import noun
+
+
+@noun
+class FileArray:
+    """An array at fixed places of a file; `[...]` opens the file and reads the rows asked for."""
+
+    path: str
+    start: int  # byte of the first entry
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # bytes, positive
+    dtype: np.dtype[Any]
+    token: str
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        index = index if isinstance(index, tuple) else (index,)
+        rows, rest = index[0], index[1:]
+        if isinstance(rows, slice) and rows.indices(self.shape[0])[2] > 0:
+            first, last, step = rows.indices(self.shape[0])
+            inside: Any = slice(None, None, step)
+        else:  # positions: all rows between the first and the last
+            inside = np.arange(self.shape[0])[rows]
+            first, last = int(np.min(inside, initial=self.shape[0])), int(np.max(inside, initial=-1)) + 1
+            inside = inside - first
+        return self._rows(first, max(first, last))[(inside, *rest)]
+
+    def _rows(self, first: int, last: int) -> np.ndarray:
+        """Rows first ... last - 1: one stretch of the file, or one for each column where columns lie one by one."""
+        shape = (last - first, *self.shape[1:])
+        if not np.prod(shape):
+            return np.empty(shape, dtype=self.dtype)
+        with FileIO(self.path) as file:
+            begin = self.start + first * self.strides[0]
+            if len(shape) == 2 and self.strides[1] > self.strides[0]:
+                out = np.empty(shape, dtype=self.dtype, order="F")
+                for j in range(shape[1]):
+                    out[:, j] = self._stretch(file, begin + j * self.strides[1], shape[:1], self.strides[:1])
+                return out
+            return self._stretch(file, begin, shape, self.strides)
+
+    def _stretch(self, file: FileIO, begin: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
+        size = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + self.dtype.itemsize
+        raw = np.empty(size, dtype=np.uint8)
+        file.seek(begin)
+        done = 0
+        while done < size:  # one call may read less, 2 GB at most
+            count = file.readinto(raw.data[done:])
+            if not count:
+                raise InputError(
+                    f"{self.path!r} ends before byte {begin + size:,}: it was cut short since it was opened; write it anew"
+                )
+            done += count
+        return np.ndarray(shape, self.dtype, raw, strides=strides)
+
+
+def open_npy(argument: str, path: str) -> FileArray:
+    """Open an NPY file by its header; reads nothing else, and no pickle whatever it holds."""
+    where = os.path.abspath(path)
+    if not os.path.exists(where):
+        raise MissingDataError(f"{argument}={path!r} does not exist; check the path")
+    if os.path.isdir(where):
+        raise MissingDataError(f"{argument}={path!r} is a folder, not an NPY file; check the path")
+    with open(where, "rb") as file:
+        stamp = _stamp(os.fstat(file.fileno()))
+        try:
+            version = npy.read_magic(file)
+            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            shape, by_columns, dtype = read(file)
+        except (ValueError, SyntaxError, EOFError) as cause:
+            raise InputError(f"{argument}={path!r} holds no NPY header; write it with numpy.save") from cause
+        start, size = file.tell(), stamp[0]
+    if dtype.hasobject:
+        raise InputError(
+            f"{argument}={path!r} holds Python objects, which only unpickling would read; save an array of numbers"
+        )
+    needed = start + int(np.prod(shape, dtype=object)) * dtype.itemsize
+    if size < needed:
+        raise InputError(
+            f"{argument}={path!r} has {size:,} bytes where its header asks for {needed:,}: it was cut short; write it anew"
+        )
+    strides, step = [0] * len(shape), dtype.itemsize
+    for axis in range(len(shape)) if by_columns else reversed(range(len(shape))):
+        strides[axis], step = step, step * shape[axis]
+    place = tuple(shape), tuple(strides), dtype
+    return FileArray(where, start, *place, tokenize(where, stamp, start, place[0], place[1], str(dtype)))
+
+
+def of_memmap(array: np.memmap) -> FileArray | None:
+    """Where the entries of a map lie in its file, also of a part of it; None where the file does not tell."""
+    path = os.fspath(array.filename) if array.filename is not None else ""
+    if not os.path.exists(path) or not array.ndim or min(array.strides) <= 0 or array.mode == "c":
+        return None  # the changes of a copy-on-write map are not in the file
+    if array.mode in ("r+", "w+"):
+        array.flush()
+    # The offset of a part of a map is that of the whole: only the address says where the part begins.
+    view = np.frombuffer(array._mmap, dtype=np.uint8)  # type: ignore[attr-defined]
+    beyond = array.__array_interface__["data"][0] - view.__array_interface__["data"][0]
+    start = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + beyond
+    where = os.path.abspath(path)
+    place = tuple(array.shape), tuple(array.strides), array.dtype
+    token = tokenize(where, _stamp(os.stat(where)), start, place[0], place[1], str(array.dtype))
+    return FileArray(where, start, *place, token)
+
+
+def _stamp(stat: os.stat_result) -> tuple[int, int, int]:
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino

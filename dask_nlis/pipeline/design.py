@@ -1,0 +1,137 @@
+"""What a job is to do, and what each of its stages comes to, whichever way rows are scored and drawn."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import dask.array as da
+
+from dask_nlis.intake import ScoreRecord
+from dask_nlis.matrix import TallMatrix
+from dask_nlis.pipeline.drawn import Drawn
+from dask_nlis.sample import Sample
+from dask_nlis.scores import Scorer
+from dask_nlis.store import Group
+
+
+class Design(NamedTuple):
+    """What was asked for, checked."""
+
+    size: int
+    scheme: str
+    seed: int
+    shares: tuple[float, ...] | None
+    rounds: int
+    first: int | None  # rows of the first stage, where given
+    target: float | None = None  # epsilon to reach where the size may grow
+
+
+class Kept(NamedTuple):
+    """What stays of the scores of a job: the scores, where they are asked for, and records of what was written."""
+
+    scores: da.Array | None
+    records: list[ScoreRecord]
+    group: Group | None  # of the store, where there is one
+
+
+class Setting(NamedTuple):
+    """What all stages of a job share."""
+
+    design: Design
+    X: Any
+    y: Any
+    options: Mapping[str, Any]  # of the matrices: sample_weight, missing, device, block_bytes
+    scratch: ExitStack  # cleans up what a stage leaves on disk
+    path: Path | None = None  # of the store
+    manifest: Mapping[str, Any] = {}  # as the store begins
+    keep_scores: bool = False
+
+
+class Scored(Protocol):
+    """Rows scored for a stage: to be drawn, joined with earlier stages, and taken."""
+
+    @property
+    def matrix(self) -> TallMatrix:
+        """What was scored."""
+        ...
+
+    @property
+    def scorer(self) -> Scorer:
+        """How."""
+        ...
+
+    @property
+    def n_positive(self) -> int:
+        """Rows of positive score."""
+        ...
+
+    @property
+    def total(self) -> float:
+        """Sum of the scores."""
+        ...
+
+    @property
+    def kept(self) -> Kept:
+        """What stays of the scores after the last stage."""
+        ...
+
+    def ended(self, size: int) -> "tuple[Scored, int]":
+        """The same as the last stage, of this size, and the reads of X that takes."""
+        ...
+
+    def drawn(self, n_draws: int, argument: str = "size") -> "Stage":
+        """Draw so many rows, besides those of earlier stages."""
+        ...
+
+    def spent(self) -> "Scored":
+        """What later stages need of it, once its rows are taken."""
+        ...
+
+    def united(self, sample: Sample) -> Sample:
+        """Join a sample with those of earlier stages."""
+        ...
+
+    def taken(self, sample: Sample) -> Drawn:
+        """Take the rows of a sample of this stage and earlier ones."""
+        ...
+
+
+class Stage(NamedTuple):
+    """A stage that was drawn."""
+
+    sample: Sample
+    scored: Scored
+    reads: int  # of X, at most, that the draw took
+
+
+class Known(NamedTuple):
+    """Rows that were drawn before, which tell something of all."""
+
+    sample: Sample
+    taken: Drawn
+
+
+class Way(Protocol):
+    """A way to score the rows for a stage of some size: all scores held, or candidates kept."""
+
+    def __call__(
+        self,
+        setting: Setting,
+        matrix: TallMatrix,
+        scorer: Scorer,
+        size: int,
+        stage: int,
+        *,
+        total: float = 0.0,
+        known: Known | None = None,
+        earlier: tuple[Stage, ...] = (),
+        last: bool = False,
+    ) -> Scored:
+        """Read X once. A way may be helped by what the scores sum to, or by rows that are known."""
+        ...
+
+
+def counted(reads: dict[str, int], phase: str, more: int) -> dict[str, int]:
+    """Add reads of X to those of a phase."""
+    return reads | {phase: reads.get(phase, 0) + more} if more else reads

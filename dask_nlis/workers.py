@@ -1,0 +1,78 @@
+"""Who works: the cluster or local scheduler in force, how many threads there are, and the memory of each process."""
+
+import math
+from typing import NamedTuple
+
+import dask
+import dask.base
+import dask.multiprocessing
+import dask.threaded
+import distributed
+import distributed.system
+from dask.system import CPU_COUNT
+from distributed.comm import get_address_host
+from distributed.utils import get_ip
+
+
+def fits_in_memory(n_bytes: int) -> bool:
+    """Whether results of this size may be held: in a quarter of the memory of this process, or of a cluster's workers.
+
+    Also where workers are on other machines, which do not see this one's files: they spill to their own.
+    """
+    client = client_in_force()
+    if client is None:
+        return n_bytes <= memory_here() // 4
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    here = {"127.0.0.1", "::1", "localhost", get_ip()}
+    limits = [worker["memory_limit"] for worker in workers.values()]
+    return (
+        not all(limits)  # 0 is no limit
+        or n_bytes <= sum(limits) // 4
+        or not all(get_address_host(address) in here for address in workers)
+    )
+
+
+class Workforce(NamedTuple):
+    """What a compute would run on now: processes that work, their threads in all, and the tightest of the processes."""
+
+    processes: int
+    threads: int
+    threads_of_one: int
+    memory: int | None  # bytes that one process may use; None where nothing limits it
+    on_cluster: bool
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether tasks run in other processes than this one."""
+        return self.on_cluster or self.processes > 1
+
+
+def workforce() -> Workforce:
+    """Look at the scheduler in force; a cluster that has no workers yet counts as one thread without a limit."""
+    client = client_in_force()
+    if client is None:
+        get = dask.base.get_scheduler() or dask.threaded.get
+        pool = dask.config.get("pool", None)
+        n = int(dask.config.get("num_workers", None) or getattr(pool, "_max_workers", 0) or CPU_COUNT)
+        if get is dask.multiprocessing.get:
+            return Workforce(n, n, 1, distributed.system.MEMORY_LIMIT // n, on_cluster=False)
+        n = n if get is dask.threaded.get else 1
+        return Workforce(1, n, n, distributed.system.MEMORY_LIMIT, on_cluster=False)
+    workers = list(client.scheduler_info(n_workers=-1)["workers"].values())
+    threads = [worker["nthreads"] for worker in workers]
+    # A worker without a limit has memory_limit 0 or None.
+    pairs = [(worker["memory_limit"] or math.inf, worker["nthreads"]) for worker in workers] or [(math.inf, 1)]
+    memory, tightest = min(pairs, key=lambda pair: pair[0] / pair[1])
+    limit = None if memory == math.inf else int(memory)
+    return Workforce(max(1, len(workers)), max(1, sum(threads)), tightest, limit, on_cluster=True)
+
+
+def memory_here() -> int:
+    """Bytes that this process may use."""
+    return int(distributed.system.MEMORY_LIMIT)
+
+
+def client_in_force() -> distributed.Client | None:
+    """Return the client that would run a compute now, or None for a local scheduler."""
+    owner = getattr(dask.base.get_scheduler(), "__self__", None)
+    return owner if isinstance(owner, distributed.Client) else None
