@@ -113,8 +113,11 @@ def of_memmap(array: np.memmap) -> FileArray | None:
         return None  # the changes of a copy-on-write map are not in the file
     if array.mode in ("r+", "w+"):
         array.flush()
+    whole: Any = array
+    while isinstance(whole, np.ndarray):  # parts stand on arrays, the first of these on the map itself
+        whole = whole.base
     # The offset of a part of a map is that of the whole: only the address says where the part begins.
-    view = np.frombuffer(array._mmap, dtype=np.uint8)  # type: ignore[attr-defined]
+    view = np.frombuffer(whole, dtype=np.uint8)
     beyond = array.__array_interface__["data"][0] - view.__array_interface__["data"][0]
     start = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + beyond
     where = os.path.abspath(path)
