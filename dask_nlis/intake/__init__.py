@@ -1,7 +1,7 @@
 """The one door for data: open, check, align, name; and give results back in the container that came."""
 
 from dask_nlis.intake.containers import Container, give_back
-from dask_nlis.intake.names import column_names, default_names, name_columns
+from dask_nlis.intake.names import column_names, default_names, name_columns, with_names
 from dask_nlis.intake.open_rows import open_rows
 from dask_nlis.intake.opened import LARGEST_INTEGER, Opened, in_memory, open_array
 from dask_nlis.intake.rows import Rows, take_in
@@ -48,6 +48,7 @@ __all__ = [
     "standardize",
     "stored_as",
     "take_in",
+    "with_names",
     "write_block",
     "write_rows",
     "write_scores",

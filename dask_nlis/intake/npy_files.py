@@ -62,16 +62,20 @@ class FileArray:
     def _stretch(self, file: FileIO, begin: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
         size = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + self.dtype.itemsize
         raw = np.empty(size, dtype=np.uint8)
-        file.seek(begin)
-        done = 0
-        while done < size:  # one call may read less, 2 GB at most
-            count = file.readinto(raw.data[done:])
-            if not count:
-                raise InputError(
-                    f"{self.path!r} ends before byte {begin + size:,}: it was cut short since it was opened; write it anew"
-                )
-            done += count
+        if not filled(raw.data, file, begin):
+            raise InputError(
+                f"{self.path!r} ends before byte {begin + size:,}: it was cut short since it was opened; write it anew"
+            )
         return np.ndarray(shape, self.dtype, raw, strides=strides)
+
+
+def filled(place: memoryview, file: FileIO, start: int) -> bool:
+    """Fill the place from a file, beginning at a byte; False where the file ends before."""
+    file.seek(start)
+    done = 0
+    while done < len(place) and (count := file.readinto(place[done:])):  # one call may read less, 2 GB at most
+        done += count
+    return done == len(place)
 
 
 def open_npy(argument: str, path: str) -> FileArray:

@@ -11,7 +11,7 @@ from dask.layers import ArrayValuesDep
 
 from dask_nlis.blocks import starts
 from dask_nlis.graph import on_readers, optimised
-from dask_nlis.intake import Rows, default_names, name_columns
+from dask_nlis.intake import Rows, with_names
 from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent
 from dask_nlis.matrix.tasks import Job, rows_block
 from dask_nlis.nouns import noun
@@ -161,8 +161,7 @@ def without_column_axis(array: da.Array) -> da.Array:
 
 def one_a_row(matrix: TallMatrix, lazy: da.Array) -> da.Array:
     """Values of the rows of a matrix, (n, 1) -> (n,) as above, with the feature names where there are any of the user's."""
-    values, names = without_column_axis(lazy), matrix.source.names
-    return values if names == default_names(len(names)) else name_columns(values, names)
+    return with_names(without_column_axis(lazy), matrix.source.names)
 
 
 def _rekeyed(array: da.Array, ndim: int) -> da.Array:

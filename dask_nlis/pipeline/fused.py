@@ -8,15 +8,14 @@ import numpy as np
 
 from dask_nlis import phase, tally, workers
 from dask_nlis.blocks import is_regular
-from dask_nlis.intake import create_scores, write_block
+from dask_nlis.intake import create_scores, with_names, write_block
 from dask_nlis.kernels.candidates import expected_scale
 from dask_nlis.kernels.exact_sums import exact_total
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.pipeline.design import Kept, Known, Setting, Stage, Way
 from dask_nlis.pipeline.drawn import Drawn, as_drawn, matrix_of
 from dask_nlis.pipeline.held import score_held
-from dask_nlis.pipeline.opening import named_scores, stored_scores
-from dask_nlis.pipeline.shelf import open_store
+from dask_nlis.pipeline.shelf import open_store, stored_scores
 from dask_nlis.sample import Sample, pool_at, union_rows
 from dask_nlis.sampling import SAFETY, Before, Sifted, draw_sifted, scores_at, sift, sifted_scores, take_sifted
 from dask_nlis.scores import Scorer, lazy_scores
@@ -116,12 +115,12 @@ def score_fused(
     if write is not None and group is not None:
         records = [each.stored for each in sifted.records]
         kept = Kept(
-            named_scores(stored_scores(group), matrix.source.names),
+            with_names(stored_scores(group), matrix.source.names),
             [each for each in records if each is not None],
             group,
         )
     elif keeps:
-        kept = Kept(named_scores(sifted_scores(sifted), matrix.source.names), [], None)
+        kept = Kept(with_names(sifted_scores(sifted), matrix.source.names), [], None)
     return Fused(setting, sifted, earlier, kept)
 
 
