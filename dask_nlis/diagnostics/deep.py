@@ -15,7 +15,7 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import open_array
 from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Dual, Finding, Job, TallMatrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix import Dual, Finding, Job, TallMatrix, boxed, check_finite, leaves, map_boxes
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered
@@ -61,14 +61,11 @@ def read_deep(matrix: TallMatrix, factor: Factor, scores: Any, points: Any) -> D
         raise InputError(f"scores have shape {lazy.shape}, A has {matrix.shape[0]:,} rows; give one score a row")
     if lazy.chunks[0] != source.chunks:
         lazy = lazy.rechunk({0: source.chunks}, method="tasks")
-    blocks = map_blocks(
+    blocks = map_boxes(
         matrix,
         deep_block,
         "nlis-certificate",
-        rows=1,
         beside=lazy,
-        meta=np.empty((0, 0), dtype=object),
-        job=matrix.job,
         whitener=shared_whitener(factor),
         problem=matrix.problem,
         thetas=tuple(points.known),
@@ -129,8 +126,7 @@ def deep_block(
     found = found if found.n_bad else found.plus(bad)
     counts = h > _NONE
     unreachable = (values == 0) & (losses[-1] > 0) if thetas else (values == 0) & counts
-    out = np.empty((1, 1), dtype=object)
-    out[0, 0] = Part(
+    part = Part(
         _smallest_ratio(values[counts], h[counts]),
         exact_sums.exponent_sums(values),
         residual,
@@ -139,7 +135,7 @@ def deep_block(
         tuple(map(_sum, losses)),
         found,
     )
-    return out
+    return boxed(part)
 
 
 def _smallest_ratio(values: np.ndarray, leverages: np.ndarray) -> Fraction | None:

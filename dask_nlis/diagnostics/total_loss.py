@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 from dask_nlis import phase
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, InputTypeError, NonFiniteError
-from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, dual_matrix, leaves, map_blocks
+from dask_nlis.matrix import Finding, Job, TallMatrix, boxed, check_finite, dual_matrix, leaves, map_boxes
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import Leaf, naming_rows
@@ -99,16 +99,7 @@ def total_loss(
 def summed_losses(matrix: TallMatrix, problem: Problem, thetas: np.ndarray) -> tuple[np.ndarray, int]:
     """Losses of checked thetas (k, p) over the rows behind a matrix, (k,), and how many rows were dropped. One read."""
     source = matrix.source
-    lazy = map_blocks(
-        matrix,
-        loss_block,
-        "nlis-loss",
-        rows=1,
-        meta=np.empty((0, 0), dtype=object),
-        job=matrix.job,
-        problem=problem,
-        thetas=thetas,
-    )
+    lazy = map_boxes(matrix, loss_block, "nlis-loss", problem=problem, thetas=thetas)
     blocks = phase.blocks_of(lazy, "nlis-loss", n_rows=source.n_rows, n_bytes=source.n_bytes)
     parts = [block[0, 0] for block in blocks]
     found = reduce(Finding.plus, (finding for _, finding in parts))
@@ -162,6 +153,4 @@ def loss_block(
                 for theta in columns if overflow(parts[-1], 0).n_bad else ():
                     found = found.plus(overflow(losses(leaf, theta), int(start) + leaf.place.start))
         totals = device.fetch(array_namespace(parts[0]).stack(parts)).T if parts else np.zeros((len(thetas), 0))
-    out = np.empty((1, 1), dtype=object)
-    out[0, 0] = tuple(math.fsum(part) if np.isfinite(part).all() else math.nan for part in totals), found
-    return out
+    return boxed((tuple(math.fsum(part) if np.isfinite(part).all() else math.nan for part in totals), found))

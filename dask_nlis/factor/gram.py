@@ -13,9 +13,9 @@ from array_api_compat import array_namespace
 
 from dask_nlis.device import Device, choose, like
 from dask_nlis.factor.patterns import pattern_gram
-from dask_nlis.factor.sums import boxed, read_sum, shared
+from dask_nlis.factor.sums import read_sum, shared
 from dask_nlis.kernels.products import lower_gram, mirrored, times, triangular
-from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
+from dask_nlis.matrix import Finding, Job, TallMatrix, boxed, leaves
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import Units, units_of

@@ -9,7 +9,7 @@ from dask_nlis.matrix.constructors import (
 )
 from dask_nlis.matrix.findings import Finding, check_finite
 from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule, Tangent
-from dask_nlis.matrix.tall import TallMatrix, map_blocks
+from dask_nlis.matrix.tall import TallMatrix, boxed, map_blocks, map_boxes
 from dask_nlis.matrix.tasks import Job, leaves
 
 __all__ = [
@@ -22,11 +22,13 @@ __all__ = [
     "TallMatrix",
     "Tangent",
     "as_matrix",
+    "boxed",
     "check_finite",
     "check_has_curvature",
     "dual_matrix",
     "leaves",
     "map_blocks",
+    "map_boxes",
     "reference_matrix",
     "tangent_matrix",
 ]

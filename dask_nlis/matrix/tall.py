@@ -151,6 +151,19 @@ def map_blocks(
     return lazy
 
 
+def map_boxes(matrix: TallMatrix, task: Callable[..., Any], label: str, **arguments: Any) -> da.Array:
+    """Run a task over the blocks as `map_blocks` does where each gives one object, such as `boxed` makes: (blocks, 1)."""
+    meta = np.empty((0, 0), dtype=object)
+    return map_blocks(matrix, task, label, rows=1, meta=meta, job=matrix.job, **arguments)
+
+
+def boxed(value: Any) -> np.ndarray:
+    """Put what a task found into a 1 x 1 object array, the block of a Dask array."""
+    out = np.empty((1, 1), dtype=object)
+    out[0, 0] = value
+    return out
+
+
 def without_column_axis(array: da.Array) -> da.Array:
     """Turn a lazy (n, 1) array whose blocks are already of shape (m,) into a lazy (n,) array, tasks unchanged.
 

@@ -21,7 +21,7 @@ from dask_nlis.blocks import locate
 from dask_nlis.intake import ScoreRecord
 from dask_nlis.kernels import draw as kernel, exact_sums
 from dask_nlis.kernels.candidates import EVERYTHING, cut_of, reaches
-from dask_nlis.matrix import TallMatrix, map_blocks
+from dask_nlis.matrix import TallMatrix, map_boxes
 from dask_nlis.matrix.tall import without_column_axis
 from dask_nlis.sample import Sample, Scale, union_rows
 from dask_nlis.sampling.beside import Shared, beside, missed_by, unpacked
@@ -145,13 +145,10 @@ def _read(
     source = matrix.source
     scorers = [scorer, *(each.scorer for each in earlier)]
     drawn = union_rows([each.sample for each in earlier]) if earlier else np.empty(0, dtype=np.int64)
-    lazy = map_blocks(
+    lazy = map_boxes(
         matrix,
         sieve_block,
         "nlis-score",
-        rows=1,
-        meta=np.empty((0, 0), dtype=object),
-        job=matrix.job,
         blocks=[each.block for each in scorers],
         arguments=[dict(each.arguments) for each in scorers],
         scales=[(each.sample.scale, each.sample.n_draws) for each in earlier],
