@@ -23,6 +23,7 @@ from dask_nlis.matrix.rules import array_like
 from dask_nlis.matrix.tasks import Leaf, matrix_rows, naming_rows
 from dask_nlis.problem import Problem
 from dask_nlis.scores.leverage import placed, shared_whitener
+from dask_nlis.scores.losses import losses_of
 
 Array = Any
 
@@ -114,7 +115,7 @@ def deep_block(
             xp = array_namespace(h)
             if isinstance(job.rule, Dual) and leaf.counts:
                 residual = max(residual, float(xp.max(_residual(leaf, rows, job.rule))))
-            losses = [_losses(leaf, problem, theta) if leaf.counts else xp.zeros_like(h) for theta in points]
+            losses = [] if problem is None else [losses_of(leaf, problem, theta) for theta in points]
             gathered.add(leaf.place, xp.stack([h, *losses], axis=1))
             found = found.plus(finding)
         h, *losses = np.ascontiguousarray(gathered.host().T)
@@ -164,9 +165,3 @@ def _residual(leaf: Leaf, rows: Array, rule: Dual) -> Array:
         here = here if leaf.y is None else rule.problem.loss.root(here, leaf.y)
     here, zero = leaf.weighted(here), rows[:, -1]
     return xp.abs(here - zero - rows[:, :-1] @ theta) / (1 + xp.abs(here) + xp.abs(zero))
-
-
-def _losses(leaf: Leaf, problem: Problem | None, theta: Array) -> Array:
-    assert problem is not None
-    with naming_rows(leaf):
-        return leaf.weighted(problem.loss.value(problem.model.predict(theta, leaf.x), leaf.y), 2)
