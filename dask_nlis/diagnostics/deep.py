@@ -15,12 +15,12 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import open_array
 from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Dual, Finding, Job, TallMatrix, boxed, check_finite, leaves, map_boxes
+from dask_nlis.matrix import Dual, Finding, Job, Leaf, TallMatrix, boxed, check_finite, leaves, map_boxes
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered
 from dask_nlis.matrix.rules import array_like
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, naming_rows
+from dask_nlis.matrix.tasks import matrix_rows, naming_rows
 from dask_nlis.problem import Problem
 from dask_nlis.scores.leverage import placed, shared_whitener
 from dask_nlis.scores.losses import losses_of

@@ -8,6 +8,7 @@ from dask_nlis.matrix.constructors import (
     tangent_matrix,
 )
 from dask_nlis.matrix.findings import Finding, check_finite
+from dask_nlis.matrix.leaf import Leaf
 from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule, Tangent
 from dask_nlis.matrix.tall import TallMatrix, boxed, map_blocks, map_boxes
 from dask_nlis.matrix.tasks import Job, leaves
@@ -16,6 +17,7 @@ __all__ = [
     "Dual",
     "Finding",
     "Job",
+    "Leaf",
     "Plain",
     "Reference",
     "Rule",

@@ -15,9 +15,9 @@ from dask_nlis.activations import Identity, LeakyRelu, Relu
 from dask_nlis.device import Device
 from dask_nlis.kernels.patterns import grouped
 from dask_nlis.matrix.findings import Finding
-from dask_nlis.matrix.pieces import float64
+from dask_nlis.matrix.leaf import Leaf, float64
 from dask_nlis.matrix.rules import Dual, Rule
-from dask_nlis.matrix.tasks import Job, Leaf, check_slopes, leaves, naming_rows
+from dask_nlis.matrix.tasks import Job, check_slopes, leaves, naming_rows
 from dask_nlis.models import ReluNetwork
 from dask_nlis.problem import at_zero, has_closed_form, slope
 

@@ -14,8 +14,8 @@ from dask_nlis.device import Device, choose
 from dask_nlis.errors import InputError
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.products import lower_gram, triangular
-from dask_nlis.matrix import Job, TallMatrix, boxed, leaves, map_boxes
-from dask_nlis.matrix.tasks import Leaf, matrix_rows
+from dask_nlis.matrix import Job, Leaf, TallMatrix, boxed, leaves, map_boxes
+from dask_nlis.matrix.tasks import matrix_rows
 from dask_nlis.planner.layout import Layout
 from dask_nlis.planner.noun import Pass
 from dask_nlis.planner.steps import Step

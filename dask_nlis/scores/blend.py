@@ -16,9 +16,9 @@ from dask_nlis.intake import Opened, column_names, give_back, name_columns, open
 from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.numbers import is_number
-from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, Tangent
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.tasks import Leaf, gradient_rows, matrix_rows, row_values
+from dask_nlis.matrix.tasks import gradient_rows, matrix_rows, row_values
 from dask_nlis.scores.influence import gradient_lengths
 from dask_nlis.scores.leverage import at_most_one, placed, shared_whitener
 from dask_nlis.scores.scorer import Scorer

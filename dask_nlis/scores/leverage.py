@@ -14,10 +14,10 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.products import triangular
-from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, check_finite
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import LARGEST, SMALLEST, units_of
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, room_for, row_values
+from dask_nlis.matrix.tasks import matrix_rows, room_for, row_values
 from dask_nlis.scores.patterns import Form, form_of, pattern_leverage
 from dask_nlis.scores.scorer import Scorer, lazy_scores
 
