@@ -79,9 +79,9 @@ def each_block(array: da.Array, label: str, collect: Collect, *, n_rows: int = 0
     _run(optimised(array), flat_keys(array), label, n_rows, n_bytes, collect)
 
 
-def computed(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> np.ndarray:
+def computed(array: da.Array, label: str) -> np.ndarray:
     """Compute a 1-D array and return it whole."""
-    return np.concatenate(blocks_of(array, label, n_rows=n_rows, n_bytes=n_bytes))
+    return np.concatenate(blocks_of(array, label))
 
 
 def held(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> da.Array:

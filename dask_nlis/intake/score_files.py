@@ -18,7 +18,7 @@ from dask_nlis.errors import InputError
 from dask_nlis.intake.reader import Reader
 
 
-def create_scores(store: Any, name: str, chunks: Sequence[int], overwrite: bool = False) -> "zarr.Array[Any]":
+def create_scores(store: Any, name: str, chunks: Sequence[int]) -> "zarr.Array[Any]":
     """Create a float64 score array, NaN-filled, one chunk a task, with a checksum in every chunk.
 
     `chunks` are the row chunks of the scores; they must be regular, for a task must write whole chunks:
@@ -35,7 +35,6 @@ def create_scores(store: Any, name: str, chunks: Sequence[int], overwrite: bool 
         fill_value=float("nan"),
         compressors=[ZstdCodec(level=3), Crc32cCodec()],
         config={"write_empty_chunks": True},
-        overwrite=overwrite,
     )
 
 

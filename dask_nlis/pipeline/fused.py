@@ -16,7 +16,17 @@ from dask_nlis.pipeline.drawn import Drawn, as_drawn, matrix_of
 from dask_nlis.pipeline.held import score_held
 from dask_nlis.pipeline.shelf import open_store, stored_scores
 from dask_nlis.sample import Sample, pool_at, union_rows
-from dask_nlis.sampling import SAFETY, Before, Sifted, Summary, draw_sifted, scores_at, sift, sifted_scores, take_sifted
+from dask_nlis.sampling import (
+    Before,
+    Sifted,
+    Summary,
+    draw_sifted,
+    room_for,
+    scores_at,
+    sift,
+    sifted_scores,
+    take_sifted,
+)
 from dask_nlis.scores import lazy_scores
 
 _log = logging.getLogger("dask_nlis")
@@ -115,14 +125,11 @@ def way_of(setting: Setting, matrix: TallMatrix) -> Way:
         return score_held
     if setting.keep_scores and setting.path is not None and not is_regular(source.chunks):
         return score_held  # blocks of the scores are not those of the store, which one task each is to write
-    row_bytes = sum(
-        array.dtype.itemsize * array[:1].size for array in (source.x, source.y, source.weight) if array is not None
-    )
-    needed = SAFETY * design.size * (row_bytes + 24)
-    if not workers.fits_in_memory(needed):
+    room = room_for(source, design.size)
+    if not workers.fits_in_memory(room.n_bytes):
         _log.info(
             "%s candidates of a draw of %s rows would take %s bytes of memory: rows are scored, drawn and taken in turn",
-            f"{SAFETY * design.size:,}", f"{design.size:,}", f"{needed:,}",
+            f"{room.n_rows:,}", f"{design.size:,}", f"{room.n_bytes:,}",
         )  # fmt: skip
         return score_held
     return score_fused

@@ -6,6 +6,7 @@ follows as from all scores, in every bit (`kernels.candidates.reaches` has the p
 rows. Where the cut was too low after all, blocks are read once more under one that cannot be.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from dask_nlis import phase, workers
 from dask_nlis.blocks import locate
-from dask_nlis.intake import ScoreRecord
+from dask_nlis.intake import Rows, ScoreRecord
 from dask_nlis.kernels import draw as kernel, exact_sums
 from dask_nlis.kernels.candidates import EVERYTHING, cut_of, reaches
 from dask_nlis.matrix import TallMatrix, map_boxes
@@ -37,6 +38,20 @@ SAFETY = 4
 
 #: By how much the cut of a second read exceeds the largest c there can be.
 _ABOVE = 1 + 2.0**-8
+
+
+class Room(NamedTuple):
+    """How many candidates a draw keeps, and the bytes of their data, numbers, scores and uniform numbers."""
+
+    n_rows: int
+    n_bytes: int
+
+
+def room_for(source: Rows, size: int) -> Room:
+    """What the candidates of a draw of `size` rows take, all blocks together."""
+    n_rows = min(SAFETY * size, source.n_rows)
+    read = [array for array in (source.x, source.y, source.weight) if array is not None]
+    return Room(n_rows, n_rows * (24 + sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in read)))
 
 
 class Boxes(NamedTuple):
