@@ -6,14 +6,12 @@ one; locally BLAS is held to one thread for the length of the call, on workers o
 shows on a terminal and is silent elsewhere.
 """
 
-import ctypes
 import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -27,14 +25,13 @@ import distributed.system
 import numpy as np
 from dask._task_spec import DataNode
 from dask.callbacks import Callback
-from distributed.diagnostics.plugin import WorkerPlugin
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from dask_nlis import tally, workers
 from dask_nlis.errors import ClusterError
 from dask_nlis.graph import Asked, Graph, Key, Wave, flat_keys, on_top, optimised, waves
+from dask_nlis.prepared import Prepared, blas, one_blas_thread
 
 Advance = Callable[[int], None]
 Collect = Callable[[Any], None]
@@ -82,9 +79,9 @@ def each_block(array: da.Array, label: str, collect: Collect, *, n_rows: int = 0
     _run(optimised(array), flat_keys(array), label, n_rows, n_bytes, collect)
 
 
-def computed(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> np.ndarray:
+def computed(array: da.Array, label: str) -> np.ndarray:
     """Compute a 1-D array and return it whole."""
-    return np.concatenate(blocks_of(array, label, n_rows=n_rows, n_bytes=n_bytes))
+    return np.concatenate(blocks_of(array, label))
 
 
 def held(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0) -> da.Array:
@@ -171,7 +168,7 @@ def _run(
     total = (
         len(keys) if client else sum(not isinstance(node, DataNode) for part in parts for node in part.graph.values())
     )
-    with _progress(label, total, n_rows, n_bytes) as advance, _blas().limit(limits=1, user_api="blas"):
+    with _progress(label, total, n_rows, n_bytes) as advance, blas().limit(limits=1, user_api="blas"):
         while parts:
             part = parts.pop(0)
             if client is None:
@@ -185,7 +182,7 @@ def _run_local(part: Wave, advance: Advance, collect: Collect) -> None:
     if get not in (dask.threaded.get, dask.local.get_sync):
         tally.missing()
     own_pool = get is dask.multiprocessing.get and dask.config.get("pool", None) is None
-    options = {"initializer": _one_blas_thread} if own_pool else {}
+    options = {"initializer": one_blas_thread} if own_pool else {}
     with Callback(posttask=lambda *_: advance(1)):
         results = get(part.graph, part.keys, **options)
     for result in results:
@@ -196,7 +193,7 @@ def _run_cluster(
     client: distributed.Client, part: Wave, label: str, advance: Advance, collect: Collect, hold: bool
 ) -> None:
     _wait_for_workers(client)
-    client.register_plugin(_Prepared(os.getpid()))
+    client.register_plugin(Prepared(os.getpid()))
     topic = tally.topic()
     notes = {} if topic is None else {tally.ANNOTATION: topic}
     with distributed.span("nlis", label), dask.annotate(retries=RETRIES, **notes):
@@ -245,58 +242,6 @@ def _wait_for_workers(client: distributed.Client) -> None:
         raise ClusterError(
             f"no workers joined within {NO_WORKERS_SECONDS:g} s; start workers or check addresses"
         ) from cause
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    """Return the thread pools of this process; looking for them reads the memory map, so it is done once."""
-    return ThreadpoolController()
-
-
-def _one_blas_thread() -> None:
-    threadpool_limits(1, user_api="blas")
-
-
-#: Arguments of glibc's mallopt, and bytes from which memory is asked of and returned to the system at once: above what
-#: is worked on at a time, below a block; and how much that is free at the end of the heap is kept.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_AT_ONCE, _KEPT = 4 * 2**20, 4 * 2**20
-
-
-def _keep_small_memory() -> None:
-    """Have a worker keep the megabytes it works in between uses, where it runs on glibc.
-
-    Nannies start workers with a trim threshold of 64 kB, which also pins the threshold for asking the system: every
-    array of a sub-block would come as fresh pages, to be zeroed by the kernel, and take twice the time of its product.
-    """
-    if "MALLOC_MMAP_THRESHOLD_" in os.environ:  # somebody chose
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, _AT_ONCE)
-        mallopt(_TRIM_THRESHOLD, _KEPT)
-
-
-#: Before this version `sys._current_frames`, which Dask's profiler of tasks calls all the time, can deadlock with a
-#: thread that starts meanwhile, such as those Zarr reads with: the job would stand still (CPython issue 106883).
-_SAFE_TO_PROFILE = (3, 11, 9)
-
-
-class _Prepared(WorkerPlugin):
-    """Make a worker ready: BLAS on one thread unless in the client's own process, no profiler where it deadlocks."""
-
-    name = "nlis-prepared"
-    idempotent = True
-
-    def __init__(self, client_pid: int) -> None:
-        self.client_pid = client_pid
-
-    def setup(self, worker: distributed.Worker) -> None:
-        if os.getpid() != self.client_pid:
-            _one_blas_thread()
-            _keep_small_memory()
-        if sys.version_info < _SAFE_TO_PROFILE and "profile" in worker.periodic_callbacks:
-            worker.periodic_callbacks.pop("profile").stop()
 
 
 @contextmanager

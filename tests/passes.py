@@ -9,7 +9,7 @@ from counting import rows_of
 import dask_nlis as nlis
 from dask_nlis.diagnostics.deep import read_deep
 from dask_nlis.factor.ladder import factorize_together
-from dask_nlis.scores import Share, lazy_deletion, lazy_mixture
+from dask_nlis.scores import Share, lazy_deletion, lazy_scores, mixture_scorer
 
 SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
 X, Y = rows_of(63, 500, 3)
@@ -36,7 +36,8 @@ def scores_of(where, made, score):
 
 def mixture(where):
     factors = nlis.factorize(dual("cpu")), nlis.factorize(tangent("cpu"))
-    return lazy_mixture(dual(where), tangent(where), factors, Share(0.1, 0.2, 0.3)).compute()
+    matrix = dual(where)
+    return lazy_scores(matrix, mixture_scorer(matrix, tangent(where), factors, Share(0.1, 0.2, 0.3))).compute()
 
 
 def deep(where):

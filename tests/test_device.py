@@ -12,7 +12,7 @@ from counting import FakeGPU, no_compute, rows_of, same_bits
 
 import dask_nlis as nlis
 from dask_nlis import device
-from dask_nlis.scores import Share, lazy_mixture
+from dask_nlis.scores import Share, lazy_scores, mixture_scorer
 
 SWISH = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
 X, Y = rows_of(61, 400, 3)
@@ -52,7 +52,7 @@ def results(x, y, name=None):
         "factor": found.r,
         "tangent factor": tangent.r,
         "influence": np.asarray(nlis.influence_scores(T, tangent)),
-        "mixture": lazy_mixture(A, T, (found, tangent), Share(0.1, 0.2, 0.3)).compute(),
+        "mixture": lazy_scores(A, mixture_scorer(A, T, (found, tangent), Share(0.1, 0.2, 0.3))).compute(),
         "leverage": np.asarray(nlis.leverage_scores(A, found)),
         "norm": np.asarray(nlis.norm_scores(A)),
         "scaled norm": np.asarray(nlis.norm_scores(A, log2_scale=3)),

@@ -153,7 +153,7 @@ def test_targets_are_placed_where_counting_places_them(chunks):
     scores = np.random.default_rng(chunks).lognormal(sigma=4, size=200)
     scores[::9] = 0
     scale_exponent = kernel.largest_exponent(scores.max())
-    q, bins = kernel.quantise(scores, scale_exponent), kernel.half_octaves(scores, scores.max())
+    q, bins = kernel.whole_numbers(scores, scale_exponent).astype(np.uint64), kernel.half_octaves(scores, scores.max())
     blocks = [range(a, min(a + chunks, 200)) for a in range(0, 200, chunks)]
     table = BinTable(range(len(blocks)))
     for k, block in enumerate(blocks):
@@ -200,5 +200,5 @@ def test_a_billion_rows_are_summed_exactly():
     rows, block, total = 10**9, 10**7, 0
     for start in range(0, rows, block):
         scores = np.arange(start + 1, start + block + 1, dtype=np.float64) * 2.0**-30
-        total += kernel.limb_sum(kernel.quantise(scores, 0))
+        total += kernel.limb_sum(kernel.whole_numbers(scores, 0).astype(np.uint64))
     assert total == rows * (rows + 1) // 2 * 2**32

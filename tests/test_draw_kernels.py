@@ -39,9 +39,8 @@ def integers(scores: np.ndarray) -> list[int]:
 
 
 @each_scores
-def test_quantised_scores_are_the_floors_of_exact_fractions(scores):
-    q = kernel.quantise(scores, kernel.largest_exponent(scores.max()))
-    assert q.dtype == np.uint64
+def test_whole_numbers_of_scores_are_the_floors_of_exact_fractions(scores):
+    q = kernel.whole_numbers(scores, kernel.largest_exponent(scores.max())).astype(np.uint64)
     assert q.tolist() == integers(scores)
     assert 2**61 <= int(q.max()) < 2**62
 

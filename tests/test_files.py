@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import dask
+import h5py
 import numpy as np
 import pytest
 import zarr
@@ -15,8 +16,6 @@ from distributed import Client, LocalCluster
 
 import dask_nlis as nlis
 from dask_nlis.intake import hdf5_files, npy_files, open_array
-
-h5py = pytest.importorskip("h5py")
 
 PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
 X, Y = rows_of(29, 500, 3)

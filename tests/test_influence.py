@@ -11,7 +11,7 @@ from tables import LABELS, LOSSES, MODELS, allowed
 
 import dask_nlis as nlis
 from dask_nlis.factor import factorize_together
-from dask_nlis.scores.blend import Share, lazy_mixture
+from dask_nlis.scores import Share, lazy_scores, mixture_scorer
 
 #: A few linear indexes stand for all: they differ in their activation alone.
 EVERY = {**{name: MODELS[name] for name in ("linear", "linear, no intercept", "swish 1, 2", "cos")}, **NETS}
@@ -235,7 +235,8 @@ def test_a_mixture_in_one_task_is_the_blend_of_its_parts():
     factors = nlis.factorize(A), nlis.factorize(T)
     leverage, influence = nlis.leverage_scores(A, factors[0]).compute(), nlis.influence_scores(T, factors[1]).compute()
     assert X.reads() == 4
-    found = lazy_mixture(A, T, factors, Share(0.5, 2.0, 0.125))
+    found = lazy_scores(A, mixture_scorer(A, T, factors, Share(0.5, 2.0, 0.125)))
     np.testing.assert_allclose(found.compute(), 0.5 * leverage + 2 * influence + 0.125 * (weight > 0), rtol=1e-13)
     assert X.reads() == 1
-    np.testing.assert_allclose(lazy_mixture(A, T, factors, Share(0.0, 2.0, 0.0)).compute(), 2 * influence, rtol=1e-13)
+    alone = lazy_scores(A, mixture_scorer(A, T, factors, Share(0.0, 2.0, 0.0)))
+    np.testing.assert_allclose(alone.compute(), 2 * influence, rtol=1e-13)

@@ -7,7 +7,7 @@ import pytest
 import zarr
 
 from dask_nlis.intake.plain_chunks import read_plainly
-from dask_nlis.intake.zarr_files import Reader
+from dask_nlis.intake.reader import Reader
 
 
 def plain(folder, shape=(25, 3), **options):

@@ -16,7 +16,7 @@ from counting import CountingArray, rows_of, same_bits
 from distributed import Client, LocalCluster
 
 import dask_nlis as nlis
-from dask_nlis import phase
+from dask_nlis import phase, prepared
 
 PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)), constraint=nlis.Ball(5.0))
 X, Y = rows_of(71, 1800, 4)
@@ -99,13 +99,13 @@ def no_profiler():
 
 @pytest.mark.parametrize(("safe_from", "kept"), [((3, 0), True), ((99, 0), False)])
 def test_the_profiler_of_tasks_is_stopped_on_workers_whose_python_it_locks_up(safe_from, kept, monkeypatch):
-    monkeypatch.setattr(phase, "_SAFE_TO_PROFILE", safe_from)
+    monkeypatch.setattr(prepared, "_SAFE_TO_PROFILE", safe_from)
     with (
         dask.config.set({"distributed.worker.profile.enabled": True}),
         cluster_of(n_workers=1, threads_per_worker=1, processes=False) as cluster,
         Client(cluster) as client,
     ):
-        client.register_plugin(phase._Prepared(os.getpid()))
+        client.register_plugin(prepared.Prepared(os.getpid()))
         cluster.scale(2)  # the second worker comes when the plugin is there already
         client.wait_for_workers(2, timeout=30)
         profilers = client.run(lambda dask_worker: dask_worker.periodic_callbacks.get("profile"))

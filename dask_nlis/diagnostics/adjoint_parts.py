@@ -7,12 +7,11 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.device import choose
-from dask_nlis.factor.sums import boxed
 from dask_nlis.kernels.linalg import merge_r, r_factor
-from dask_nlis.matrix import Finding, Job, leaves
+from dask_nlis.matrix import Finding, Job, Leaf, boxed, leaves
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, naming_rows
+from dask_nlis.matrix.tasks import matrix_rows, naming_rows
 from dask_nlis.models import IndexModel
 from dask_nlis.nouns import noun
 

@@ -15,14 +15,15 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import open_array
 from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Dual, Finding, Job, TallMatrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix import Dual, Finding, Job, Leaf, TallMatrix, boxed, check_finite, leaves, map_boxes
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered
 from dask_nlis.matrix.rules import array_like
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, naming_rows
+from dask_nlis.matrix.tasks import matrix_rows, naming_rows
 from dask_nlis.problem import Problem
 from dask_nlis.scores.leverage import placed, shared_whitener
+from dask_nlis.scores.losses import losses_of
 
 Array = Any
 
@@ -61,14 +62,11 @@ def read_deep(matrix: TallMatrix, factor: Factor, scores: Any, points: Any) -> D
         raise InputError(f"scores have shape {lazy.shape}, A has {matrix.shape[0]:,} rows; give one score a row")
     if lazy.chunks[0] != source.chunks:
         lazy = lazy.rechunk({0: source.chunks}, method="tasks")
-    blocks = map_blocks(
+    blocks = map_boxes(
         matrix,
         deep_block,
         "nlis-certificate",
-        rows=1,
         beside=lazy,
-        meta=np.empty((0, 0), dtype=object),
-        job=matrix.job,
         whitener=shared_whitener(factor),
         problem=matrix.problem,
         thetas=tuple(points.known),
@@ -117,7 +115,7 @@ def deep_block(
             xp = array_namespace(h)
             if isinstance(job.rule, Dual) and leaf.counts:
                 residual = max(residual, float(xp.max(_residual(leaf, rows, job.rule))))
-            losses = [_losses(leaf, problem, theta) if leaf.counts else xp.zeros_like(h) for theta in points]
+            losses = [] if problem is None else [losses_of(leaf, problem, theta) for theta in points]
             gathered.add(leaf.place, xp.stack([h, *losses], axis=1))
             found = found.plus(finding)
         h, *losses = np.ascontiguousarray(gathered.host().T)
@@ -129,8 +127,7 @@ def deep_block(
     found = found if found.n_bad else found.plus(bad)
     counts = h > _NONE
     unreachable = (values == 0) & (losses[-1] > 0) if thetas else (values == 0) & counts
-    out = np.empty((1, 1), dtype=object)
-    out[0, 0] = Part(
+    part = Part(
         _smallest_ratio(values[counts], h[counts]),
         exact_sums.exponent_sums(values),
         residual,
@@ -139,7 +136,7 @@ def deep_block(
         tuple(map(_sum, losses)),
         found,
     )
-    return out
+    return boxed(part)
 
 
 def _smallest_ratio(values: np.ndarray, leverages: np.ndarray) -> Fraction | None:
@@ -168,9 +165,3 @@ def _residual(leaf: Leaf, rows: Array, rule: Dual) -> Array:
         here = here if leaf.y is None else rule.problem.loss.root(here, leaf.y)
     here, zero = leaf.weighted(here), rows[:, -1]
     return xp.abs(here - zero - rows[:, :-1] @ theta) / (1 + xp.abs(here) + xp.abs(zero))
-
-
-def _losses(leaf: Leaf, problem: Problem | None, theta: Array) -> Array:
-    assert problem is not None
-    with naming_rows(leaf):
-        return leaf.weighted(problem.loss.value(problem.model.predict(theta, leaf.x), leaf.y), 2)

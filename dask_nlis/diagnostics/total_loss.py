@@ -11,11 +11,11 @@ from array_api_compat import array_namespace
 from dask_nlis import phase
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, InputTypeError, NonFiniteError
-from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, dual_matrix, leaves, map_blocks
+from dask_nlis.matrix import Finding, Job, TallMatrix, boxed, check_finite, dual_matrix, leaves, map_boxes
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.tasks import Leaf, naming_rows
 from dask_nlis.problem import Problem, check_theta
+from dask_nlis.scores.losses import losses_of
 
 Array = Any
 
@@ -99,16 +99,7 @@ def total_loss(
 def summed_losses(matrix: TallMatrix, problem: Problem, thetas: np.ndarray) -> tuple[np.ndarray, int]:
     """Losses of checked thetas (k, p) over the rows behind a matrix, (k,), and how many rows were dropped. One read."""
     source = matrix.source
-    lazy = map_blocks(
-        matrix,
-        loss_block,
-        "nlis-loss",
-        rows=1,
-        meta=np.empty((0, 0), dtype=object),
-        job=matrix.job,
-        problem=problem,
-        thetas=thetas,
-    )
+    lazy = map_boxes(matrix, loss_block, "nlis-loss", problem=problem, thetas=thetas)
     blocks = phase.blocks_of(lazy, "nlis-loss", n_rows=source.n_rows, n_bytes=source.n_bytes)
     parts = [block[0, 0] for block in blocks]
     found = reduce(Finding.plus, (finding for _, finding in parts))
@@ -143,25 +134,17 @@ def loss_block(
 ) -> np.ndarray:
     """Losses of one block summed over its rows, a tuple of k, and what was found in it, in a 1 x 1 object array."""
     device = choose(job.device)
-    model, loss = problem.model, problem.loss
     columns = [device.put(theta) for theta in thetas]
     parts: list[Array] = []  # sums of a sub-block, one a theta
     found = Finding()
-
-    def losses(leaf: Leaf, theta: Array) -> Array:
-        return leaf.weighted(loss.value(model.predict(theta, leaf.x), leaf.y), 2)
-
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
             found = found.plus(leaf.finding)
             if not leaf.counts:
                 continue
             xp = array_namespace(leaf.x)
-            with naming_rows(leaf):
-                parts.append(xp.stack([xp.sum(losses(leaf, theta)) for theta in columns]))
-                for theta in columns if overflow(parts[-1], 0).n_bad else ():
-                    found = found.plus(overflow(losses(leaf, theta), int(start) + leaf.place.start))
+            parts.append(xp.stack([xp.sum(losses_of(leaf, problem, theta)) for theta in columns]))
+            for theta in columns if overflow(parts[-1], 0).n_bad else ():
+                found = found.plus(overflow(losses_of(leaf, problem, theta), int(start) + leaf.place.start))
         totals = device.fetch(array_namespace(parts[0]).stack(parts)).T if parts else np.zeros((len(thetas), 0))
-    out = np.empty((1, 1), dtype=object)
-    out[0, 0] = tuple(math.fsum(part) if np.isfinite(part).all() else math.nan for part in totals), found
-    return out
+    return boxed((tuple(math.fsum(part) if np.isfinite(part).all() else math.nan for part in totals), found))

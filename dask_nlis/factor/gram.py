@@ -12,19 +12,16 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.device import Device, choose, like
-from dask_nlis.factor.patterns import pattern_gram
-from dask_nlis.factor.sums import boxed, read_sum, shared
+from dask_nlis.factor.patterns import HIGHEST, LOWEST, pattern_gram
+from dask_nlis.factor.sums import read_sum, shared
 from dask_nlis.kernels.products import lower_gram, mirrored, times, triangular
-from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
+from dask_nlis.matrix import Finding, Job, TallMatrix, boxed, leaves
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import Units, units_of
 from dask_nlis.matrix.tasks import matrix_rows, room_for
 
 Array = Any
-
-#: Squared column norms of a sub-block between which neither they nor their products leave float64's range.
-_LOWEST, _HIGHEST = 2.0**-600, 2.0**600
 
 #: Exponent of a column without entries, below that of any other.
 _EMPTY = -(2**20)
@@ -170,7 +167,7 @@ def _ordinary_gram(rows: Array) -> Array | None:
     xp = array_namespace(rows)
     values = lower_gram(rows)
     squares = xp.linalg.diagonal(values)
-    ordinary = (squares > _LOWEST) & (squares < _HIGHEST)
+    ordinary = (squares > LOWEST) & (squares < HIGHEST)
     if bool(xp.all(ordinary)) or bool(xp.all(ordinary | (xp.max(xp.abs(rows), axis=0) == 0))):
         return values
     return None
@@ -184,7 +181,7 @@ def scaled_gram(rows: Array, device: Device) -> tuple[np.ndarray, np.ndarray]:
     values = device.fetch(lower_gram(rows))
     squares = np.diagonal(values)
     exponents = np.zeros(len(squares), dtype=np.int64)
-    ordinary = (squares > _LOWEST) & (squares < _HIGHEST)
+    ordinary = (squares > LOWEST) & (squares < HIGHEST)
     if ordinary.all():
         return values, exponents
     xp = array_namespace(rows)

@@ -10,10 +10,10 @@ from dask_nlis.device import choose
 from dask_nlis.errors import InputError, MatrixMismatchError
 from dask_nlis.factor.sums import shared
 from dask_nlis.kernels.complement import outside_share
-from dask_nlis.matrix import Finding, Job, TallMatrix, map_blocks
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, map_blocks
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+from dask_nlis.matrix.tasks import matrix_rows, row_values
 
 Array = Any
 

@@ -22,8 +22,8 @@ from dask_nlis.matrix import Finding, Job
 from dask_nlis.matrix.patterns import Grouping, Units, grouping
 from dask_nlis.matrix.sliced import sliced
 
-#: Squared column norms between which neither they nor their products leave float64's range, as of a formed block.
-_LOWEST, _HIGHEST = 2.0**-600, 2.0**600
+#: Squared column norms between which neither they nor their products leave float64's range.
+LOWEST, HIGHEST = 2.0**-600, 2.0**600
 
 
 def pattern_gram(
@@ -52,7 +52,7 @@ def pattern_gram(
     for _, rows in few.formed(rows_at_a_time(len(values), 2 * len(values))):
         values += gram(rows)
     squares = np.diagonal(values)
-    ordinary = ((squares > _LOWEST) & (squares < _HIGHEST)) | ((squares == 0) & ~_vanished(groups, squares))
+    ordinary = ((squares > LOWEST) & (squares < HIGHEST)) | ((squares == 0) & ~_vanished(groups, squares))
     return (values, finding) if ordinary.all() else None
 
 

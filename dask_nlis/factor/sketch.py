@@ -8,14 +8,14 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.device import choose
-from dask_nlis.factor.sums import boxed, check_finite_factor, read_sum
+from dask_nlis.factor.sums import check_finite_factor, read_sum
 from dask_nlis.kernels.linalg import Spectrum, r_factor
 from dask_nlis.kernels.sketch import BANDS, STREAMS, entries, sketch_size, sketched, sketched_multiples
-from dask_nlis.matrix import Finding, Job, TallMatrix, leaves
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, boxed, leaves
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import Units, parts, units_of
-from dask_nlis.matrix.tasks import Leaf, matrix_rows
+from dask_nlis.matrix.tasks import matrix_rows
 
 Array = Any
 

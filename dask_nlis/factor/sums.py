@@ -18,7 +18,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask_nlis import phase
 from dask_nlis.blocks import STACK, group_blocks
 from dask_nlis.errors import NonFiniteError
-from dask_nlis.matrix import Finding, TallMatrix, check_finite, map_blocks
+from dask_nlis.matrix import Finding, TallMatrix, boxed, check_finite, map_boxes
 
 
 class Summand(Protocol):
@@ -37,9 +37,7 @@ def read_sum(matrix: TallMatrix, task: Callable[..., np.ndarray], width: int, **
 
     `width` is the side of a square matrix as large as a summand: wider ones are added up in smaller groups.
     """
-    lazy = map_blocks(
-        matrix, task, "nlis-factor", rows=1, meta=np.empty((0, 0), dtype=object), job=matrix.job, **arguments
-    )
+    lazy = map_boxes(matrix, task, "nlis-factor", **arguments)
     total = None
 
     def add(block: np.ndarray) -> None:
@@ -65,13 +63,6 @@ def check_finite_factor(r: np.ndarray) -> None:
         raise NonFiniteError(
             "the factor overflows: rows are finite but too large together; bring columns to smaller units"
         )
-
-
-def boxed(summand: Summand) -> np.ndarray:
-    """Put a summand into a 1 x 1 object array, the block of a Dask array."""
-    out = np.empty((1, 1), dtype=object)
-    out[0, 0] = summand
-    return out
 
 
 def _added(lazy: da.Array, step: int) -> da.Array:

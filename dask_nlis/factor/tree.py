@@ -22,7 +22,7 @@ from dask_nlis.blocks import STACK, group_blocks, groups_together
 from dask_nlis.device import choose
 from dask_nlis.factor.sums import check_finite_factor, shared
 from dask_nlis.kernels.linalg import merge_r, r_factor
-from dask_nlis.matrix import Finding, Job, TallMatrix, check_finite, leaves, map_blocks
+from dask_nlis.matrix import Finding, Job, TallMatrix, boxed, check_finite, leaves, map_boxes
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import matrix_rows
@@ -39,16 +39,7 @@ class Partial(NamedTuple):
 def read_tree(matrix: TallMatrix, whitener: np.ndarray | None = None, only: np.ndarray | None = None) -> Partial:
     """One read of X: the R factor of F, of some of its columns, or of F W, group of blocks by group."""
     p = _width(matrix.shape[1], whitener, only)
-    lazy = map_blocks(
-        matrix,
-        factor_block,
-        "nlis-factor",
-        rows=1,
-        meta=np.empty((0, 0), dtype=object),
-        job=matrix.job,
-        whitener=shared(whitener),
-        only=only,
-    )
+    lazy = map_boxes(matrix, factor_block, "nlis-factor", whitener=shared(whitener), only=only)
     n_rows, found = 0, Finding()
 
     def factors() -> Iterator[np.ndarray]:
@@ -115,9 +106,7 @@ def factor_block(
 
     with np.errstate(all="ignore"):
         r = device.fetch(merge_r(factors())) if len(x) else np.zeros((p, p))
-    out = np.empty((1, 1), dtype=object)
-    out[0, 0] = Partial(r, len(x), found)
-    return out
+    return boxed(Partial(r, len(x), found))
 
 
 def _stacked(lazy: da.Array, first: int, last: int, p: int) -> da.Array:
@@ -142,10 +131,8 @@ def _stack(blocks: Sequence[np.ndarray], p: int) -> np.ndarray:
     rows = [partial.r for partial in partials]
     if len(rows) < 2:
         rows.append(np.zeros((p, p)))
-    out = np.empty((1, 1), dtype=object)
     found = reduce(Finding.plus, (partial.finding for partial in partials))
-    out[0, 0] = Partial(np.concatenate(rows), sum(partial.n_rows for partial in partials), found)
-    return out
+    return boxed(Partial(np.concatenate(rows), sum(partial.n_rows for partial in partials), found))
 
 
 def _merged(stacks: da.Array, begin: int, end: int, p: int) -> Partial:
@@ -177,9 +164,7 @@ def _of_stacks(
 
 def _info(block: np.ndarray) -> np.ndarray:
     partial: Partial = block[0, 0]
-    out = np.empty((1, 1), dtype=object)
-    out[0, 0] = (len(partial.r), partial.n_rows, partial.finding)
-    return out
+    return boxed((len(partial.r), partial.n_rows, partial.finding))
 
 
 def _r_of(block: np.ndarray) -> np.ndarray:

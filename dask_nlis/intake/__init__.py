@@ -1,26 +1,15 @@
 """The one door for data: open, check, align, name; and give results back in the container that came."""
 
 from dask_nlis.intake.containers import Container, give_back
-from dask_nlis.intake.names import column_names, default_names, name_columns
+from dask_nlis.intake.names import column_names, default_names, name_columns, with_names
 from dask_nlis.intake.open_rows import open_rows
 from dask_nlis.intake.opened import LARGEST_INTEGER, Opened, in_memory, open_array
+from dask_nlis.intake.reader import Storage, stored_as
 from dask_nlis.intake.rows import Rows, take_in
+from dask_nlis.intake.score_files import ScoreRecord, create_scores, regular, scratch_scores, write_block, write_scores
 from dask_nlis.intake.standardize import Standardization, Standardized, standardize
 from dask_nlis.intake.tables import read_table, write_table
-from dask_nlis.intake.zarr_files import (
-    ScoreRecord,
-    Storage,
-    create_scores,
-    open_stored,
-    open_zarr,
-    regular,
-    score_record,
-    scratch_scores,
-    stored_as,
-    write_block,
-    write_rows,
-    write_scores,
-)
+from dask_nlis.intake.zarr_files import open_stored, write_rows
 
 __all__ = [
     "LARGEST_INTEGER",
@@ -40,14 +29,13 @@ __all__ = [
     "open_array",
     "open_rows",
     "open_stored",
-    "open_zarr",
     "read_table",
     "regular",
-    "score_record",
     "scratch_scores",
     "standardize",
     "stored_as",
     "take_in",
+    "with_names",
     "write_block",
     "write_rows",
     "write_scores",

@@ -25,6 +25,11 @@ def column_names(array: da.Array) -> tuple[str, ...] | None:
     return found
 
 
+def with_names(array: da.Array, names: Sequence[str]) -> da.Array:
+    """Attach the names of all columns where they are the user's; those that came by default are not passed on."""
+    return array if tuple(names) == default_names(len(names)) else name_columns(array, names)
+
+
 def default_names(d: int) -> tuple[str, ...]:
     """Names for columns that came without: x0, x1, ..."""
     return tuple(f"x{j}" for j in range(d))

@@ -62,16 +62,20 @@ class FileArray:
     def _stretch(self, file: FileIO, begin: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
         size = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + self.dtype.itemsize
         raw = np.empty(size, dtype=np.uint8)
-        file.seek(begin)
-        done = 0
-        while done < size:  # one call may read less, 2 GB at most
-            count = file.readinto(raw.data[done:])
-            if not count:
-                raise InputError(
-                    f"{self.path!r} ends before byte {begin + size:,}: it was cut short since it was opened; write it anew"
-                )
-            done += count
+        if not filled(raw.data, file, begin):
+            raise InputError(
+                f"{self.path!r} ends before byte {begin + size:,}: it was cut short since it was opened; write it anew"
+            )
         return np.ndarray(shape, self.dtype, raw, strides=strides)
+
+
+def filled(place: memoryview, file: FileIO, start: int) -> bool:
+    """Fill the place from a file, beginning at a byte; False where the file ends before."""
+    file.seek(start)
+    done = 0
+    while done < len(place) and (count := file.readinto(place[done:])):  # one call may read less, 2 GB at most
+        done += count
+    return done == len(place)
 
 
 def open_npy(argument: str, path: str) -> FileArray:
@@ -113,8 +117,11 @@ def of_memmap(array: np.memmap) -> FileArray | None:
         return None  # the changes of a copy-on-write map are not in the file
     if array.mode in ("r+", "w+"):
         array.flush()
+    whole: Any = array
+    while isinstance(whole, np.ndarray):  # parts stand on arrays, the first of these on the map itself
+        whole = whole.base
     # The offset of a part of a map is that of the whole: only the address says where the part begins.
-    view = np.frombuffer(array._mmap, dtype=np.uint8)  # type: ignore[attr-defined]
+    view = np.frombuffer(whole, dtype=np.uint8)
     beyond = array.__array_interface__["data"][0] - view.__array_interface__["data"][0]
     start = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + beyond
     where = os.path.abspath(path)

@@ -17,15 +17,9 @@ from dask_nlis.intake.containers import Container
 from dask_nlis.intake.hdf5_files import Hdf5Array, is_hdf5, list_hdf5, of_dataset
 from dask_nlis.intake.names import column_names
 from dask_nlis.intake.npy_files import FileArray, of_memmap, open_npy
+from dask_nlis.intake.reader import Reader, write_unit
 from dask_nlis.intake.sizes import check_columns_known, with_sizes
-from dask_nlis.intake.zarr_files import (
-    Reader,
-    check_path,
-    content_token,
-    list_arrays,
-    open_zarr,
-    write_unit,
-)
+from dask_nlis.intake.zarr_files import check_path, content_token, list_arrays, open_zarr
 from dask_nlis.phase import setting, warn
 
 #: Beyond this float64 skips integers.

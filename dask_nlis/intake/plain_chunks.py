@@ -6,6 +6,7 @@ three times where the first copy is let go of late, and half of the CPU of a rea
 
 import math
 import sys
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import zarr
 from zarr.codecs import BytesCodec
 from zarr.core.metadata.v3 import ArrayV3Metadata
 from zarr.storage import LocalStore
+
+from dask_nlis.intake.npy_files import filled
 
 
 def read_plainly(array: Any, index: Any) -> np.ndarray | None:
@@ -52,7 +55,11 @@ def read_plainly(array: Any, index: Any) -> np.ndarray | None:
         begin, end = max(first, chunk * chunk_rows), min(last, (chunk + 1) * chunk_rows)
         name = folder / array.metadata.encode_chunk_key((chunk, *(0,) * len(array.shape[1:])))
         place = to[(begin - first) * row_bytes : (end - first) * row_bytes]
-        if not _filled(place, name, (begin - chunk * chunk_rows) * row_bytes):
+        try:
+            with FileIO(name) as file:
+                if not filled(place, file, (begin - chunk * chunk_rows) * row_bytes):
+                    return None
+        except FileNotFoundError:
             return None
     return out
 
@@ -71,16 +78,3 @@ def _is_plain(array: "zarr.Array[Any]") -> bool:
 
 def _is_whole(index: Any, length: int) -> bool:
     return isinstance(index, slice) and index.indices(length) == (0, length, 1)
-
-
-def _filled(place: memoryview, name: Path, start: int) -> bool:
-    """Fill the place from a file, beginning at a byte; False where the file is missing or ends before."""
-    try:
-        with name.open("rb", buffering=0) as file:
-            file.seek(start)
-            done = 0
-            while done < len(place) and (read := file.readinto(place[done:])):
-                done += read
-    except FileNotFoundError:
-        return False
-    return done == len(place)

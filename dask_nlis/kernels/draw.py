@@ -69,11 +69,6 @@ def whole_numbers(scores: np.ndarray, exponent: int) -> np.ndarray:
     return q
 
 
-def quantise(scores: np.ndarray, exponent: int) -> np.ndarray:
-    """The whole numbers of scores below 2^exponent as uint64, (m,)."""
-    return whole_numbers(scores, exponent).astype(np.uint64)
-
-
 def limb_sum(q: np.ndarray) -> int:
     """Exact sum of q as a Python integer; safe up to 2^33 rows a block."""
     high = int((q >> np.uint64(_LIMB)).sum(dtype=np.uint64)) << _LIMB

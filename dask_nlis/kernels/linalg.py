@@ -115,7 +115,8 @@ class Spectrum(NamedTuple):
     @property
     def column_scale(self) -> np.ndarray:
         """Powers of two that bring the column norms into [0.5, 1), (p,)."""
-        return _scale(self.exponents)
+        # 2^1023 is the largest power there is: subnormal columns stay below 1/2.
+        return np.ldexp(1.0, np.minimum(-self.exponents, 1023))
 
     @property
     def null_space(self) -> np.ndarray:
@@ -235,13 +236,3 @@ def column_exponents(r: np.ndarray) -> np.ndarray:
     norms = np.sqrt((np.ldexp(r, -top) ** 2).sum(axis=0))
     _, rest = np.frexp(norms)
     return np.where(largest > 0, top + rest, 0)
-
-
-def power_of_two_scale(r: np.ndarray) -> np.ndarray:
-    """Powers of two that bring the column norms of R into [0.5, 1); 1 for zero columns."""
-    return _scale(column_exponents(r))
-
-
-def _scale(exponents: np.ndarray) -> np.ndarray:
-    # 2^1023 is the largest power there is: subnormal columns stay below 1/2.
-    return np.ldexp(1.0, np.minimum(-exponents, 1023))

@@ -8,25 +8,29 @@ from dask_nlis.matrix.constructors import (
     tangent_matrix,
 )
 from dask_nlis.matrix.findings import Finding, check_finite
+from dask_nlis.matrix.leaf import Leaf
 from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule, Tangent
-from dask_nlis.matrix.tall import TallMatrix, map_blocks
+from dask_nlis.matrix.tall import TallMatrix, boxed, map_blocks, map_boxes
 from dask_nlis.matrix.tasks import Job, leaves
 
 __all__ = [
     "Dual",
     "Finding",
     "Job",
+    "Leaf",
     "Plain",
     "Reference",
     "Rule",
     "TallMatrix",
     "Tangent",
     "as_matrix",
+    "boxed",
     "check_finite",
     "check_has_curvature",
     "dual_matrix",
     "leaves",
     "map_blocks",
+    "map_boxes",
     "reference_matrix",
     "tangent_matrix",
 ]

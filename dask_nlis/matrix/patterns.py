@@ -15,14 +15,14 @@ from dask_nlis.activations import Identity, LeakyRelu, Relu
 from dask_nlis.device import Device
 from dask_nlis.kernels.patterns import grouped
 from dask_nlis.matrix.findings import Finding
-from dask_nlis.matrix.pieces import float64
+from dask_nlis.matrix.leaf import Leaf, float64
 from dask_nlis.matrix.rules import Dual, Rule
-from dask_nlis.matrix.tasks import Job, Leaf, check_slopes, leaves, naming_rows
+from dask_nlis.matrix.tasks import Job, check_slopes, leaves, naming_rows
 from dask_nlis.models import ReluNetwork
 from dask_nlis.problem import at_zero, has_closed_form, slope
 
 #: Sizes of weights, other than 0, between which neither their products nor their ratios leave float64's range.
-_SMALLEST, _LARGEST = 2.0**-200, 2.0**200
+SMALLEST, LARGEST = 2.0**-200, 2.0**200
 
 
 class Units(NamedTuple):
@@ -118,7 +118,7 @@ def units_of(rule: Rule, labelled: bool) -> Units | None:
     a, b = model.unpack(np.asarray(rule.theta)).values()
     used = np.abs(np.concatenate([a, b.max(axis=1), b.min(axis=1)]))
     used = used[used > 0]
-    if not ((used > _SMALLEST) & (used < _LARGEST)).all():
+    if not ((used > SMALLEST) & (used < LARGEST)).all():
         return None
     return Units(a, b, model.unit.slope if isinstance(model.unit, LeakyRelu) else 0.0)
 

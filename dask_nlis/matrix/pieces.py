@@ -3,32 +3,21 @@
 Single numbers that decide how to go on (are all cells finite?) are read on the way, and are no transfer of data.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.device import Device, fit
-from dask_nlis.intake import LARGEST_INTEGER
+from dask_nlis.losses import Loss
 from dask_nlis.matrix.findings import Finding
+from dask_nlis.matrix.leaf import Leaf, counted, float64, inspect
 
 Array = Any
 
-#: Looks at columns, labels and weights from a global row on, on the host: rows to leave out or None, and the Finding.
-Inspect = Callable[[np.ndarray, np.ndarray | None, np.ndarray | None, int], tuple[np.ndarray | None, Finding]]
-
 #: Bytes of results that wait on a device.
 _HELD = 2**28
-
-
-def float64(values: np.ndarray) -> np.ndarray:
-    """Cast before any arithmetic (uint8 would wrap); integers beyond 2^53 become NaN, to be reported."""
-    # One memory layout, so that the bits of a sum do not depend on how the block was stored.
-    cast = np.ascontiguousarray(values, dtype=np.float64)
-    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
-        return np.where((values > LARGEST_INTEGER) | (values < -LARGEST_INTEGER), np.nan, cast)
-    return cast
 
 
 def _crossing(values: np.ndarray) -> np.ndarray:
@@ -56,11 +45,12 @@ def cut(
     p: int,
     rows: int,
     device: Device,
-    inspect: Inspect,
-) -> Iterator[tuple[slice, int, Array, Array | None, Array | None, Finding, bool]]:
+    missing: str,
+    loss: Loss | None,
+) -> Iterator[Leaf]:
     """Sub-blocks of `rows` rows of a block x (n, d), y (n,), weight (n,) on a device, with p columns to work with.
 
-    In the order of the fields of a Leaf. The host looks at cells of x only where the device says that one is not finite.
+    The host looks at cells of x only where the device says that one is not finite.
     """
     n, at_work = len(x), device.at_work
     row_bytes = x.itemsize * x.shape[1] + 8 * ((y is not None) + (weight is not None))
@@ -87,7 +77,7 @@ def cut(
         finite = whole_numbers or bool(xp.isfinite(xp.sum(columns, dtype=xp.float64)))
         given_y, given_w = (None if part is None else float64(part[piece]) for part in (y, weight))
         parts, labels, weights = _looked_at(
-            None if finite else x[piece], given_y, given_w, piece, start, fitted.rows, inspect
+            None if finite else x[piece], given_y, given_w, piece, start, fitted.rows, missing, loss
         )
         label = None if labels is None else shipped(labels, y if labels is given_y else None)
         root = None if weights is None else shipped(np.sqrt(weights), weight if weights is given_w else None)
@@ -98,7 +88,7 @@ def cut(
                 mine = xp.where((own > 0)[:, None], mine, mine[part.stand_in, :][None, :])
             place = slice(first + part.place.start, first + part.place.stop)
             there = None if label is None else label[part.place]
-            yield place, start + place.start, mine, there, own, part.finding, part.counts
+            yield Leaf(place, start + place.start, mine, there, own, part.finding, part.counts)
 
 
 def _looked_at(
@@ -108,7 +98,8 @@ def _looked_at(
     piece: slice,
     start: int,
     rows: int,
-    inspect: Inspect,
+    missing: str,
+    loss: Loss | None,
 ) -> tuple[list[Part], np.ndarray | None, np.ndarray | None]:
     """Sub-blocks of a piece with labels (m,) and weights (m,), rows to leave out at weight 0; x is None if it is finite.
 
@@ -120,21 +111,17 @@ def _looked_at(
         place = slice(a, min(a + rows, m))
         columns = np.empty((place.stop - a, 0)) if x is None else float64(x[place])
         own = None if weight is None else weight[place]
-        bad, finding = inspect(columns, None if y is None else y[place], own, start + piece.start + a)
+        label, row = None if y is None else y[place], start + piece.start + a
+        bad, finding = inspect(columns, columns.sum(), label, own, row, missing, loss)
+        own, stand_in = counted(own, bad)
         if bad is not None:
-            # A row of weight 0 is a zero row of the matrix: score 0, no part in the factor.
-            own = np.where(bad, 0.0, 1.0 if own is None else own)
             if weights is weight:
                 weights = np.ones(m) if weight is None else weight.copy()
             assert weights is not None
             weights[place] = own
-        stand_in = None
-        if own is not None and not own.all():
-            keep = own > 0
-            stand_in = int(np.argmax(keep))
-            if labels is not None and y is not None:
-                labels = y.copy() if labels is y else labels
-                labels[place] = np.where(keep, y[place], y[place][stand_in])
+        if own is not None and stand_in is not None and labels is not None and y is not None:
+            labels = y.copy() if labels is y else labels
+            labels[place] = np.where(own > 0, y[place], y[place][stand_in])
         parts.append(Part(place, finding, stand_in, own is None or bool(own.any())))
     return parts, labels, weights
 

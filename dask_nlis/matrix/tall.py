@@ -11,7 +11,7 @@ from dask.layers import ArrayValuesDep
 
 from dask_nlis.blocks import starts
 from dask_nlis.graph import on_readers, optimised
-from dask_nlis.intake import Rows, default_names, name_columns
+from dask_nlis.intake import Rows, with_names
 from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent
 from dask_nlis.matrix.tasks import Job, rows_block
 from dask_nlis.nouns import noun
@@ -151,6 +151,19 @@ def map_blocks(
     return lazy
 
 
+def map_boxes(matrix: TallMatrix, task: Callable[..., Any], label: str, **arguments: Any) -> da.Array:
+    """Run a task over the blocks as `map_blocks` does where each gives one object, such as `boxed` makes: (blocks, 1)."""
+    meta = np.empty((0, 0), dtype=object)
+    return map_blocks(matrix, task, label, rows=1, meta=meta, job=matrix.job, **arguments)
+
+
+def boxed(value: Any) -> np.ndarray:
+    """Put what a task found into a 1 x 1 object array, the block of a Dask array."""
+    out = np.empty((1, 1), dtype=object)
+    out[0, 0] = value
+    return out
+
+
 def without_column_axis(array: da.Array) -> da.Array:
     """Turn a lazy (n, 1) array whose blocks are already of shape (m,) into a lazy (n,) array, tasks unchanged.
 
@@ -161,8 +174,7 @@ def without_column_axis(array: da.Array) -> da.Array:
 
 def one_a_row(matrix: TallMatrix, lazy: da.Array) -> da.Array:
     """Values of the rows of a matrix, (n, 1) -> (n,) as above, with the feature names where there are any of the user's."""
-    values, names = without_column_axis(lazy), matrix.source.names
-    return values if names == default_names(len(names)) else name_columns(values, names)
+    return with_names(without_column_axis(lazy), matrix.source.names)
 
 
 def _rekeyed(array: da.Array, ndim: int) -> da.Array:

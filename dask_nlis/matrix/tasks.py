@@ -5,7 +5,7 @@ Only float64 sub-blocks of about a megabyte exist at a time; X stays in the type
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -13,10 +13,10 @@ from array_api_compat import array_namespace
 from dask_nlis.device import Device, choose, sub_block_rows
 from dask_nlis.errors import IdentityResidualError, InputError, ZeroLossSingularityError
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.losses import Loss
-from dask_nlis.matrix.findings import LABEL, NAMED, ROW, WEIGHT, Finding, Y, check_finite, overflow
+from dask_nlis.matrix.findings import ROW, Finding, check_finite, overflow
+from dask_nlis.matrix.leaf import Leaf, counted, float64, inspect
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.pieces import Gathered, cut, float64
+from dask_nlis.matrix.pieces import Gathered, cut
 from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent, array_like
 from dask_nlis.matrix.spoilers import spoiled
 from dask_nlis.nouns import noun
@@ -34,40 +34,6 @@ class Job:
     n_matrix_columns: int
     missing: str
     device: str
-
-
-class Leaf(NamedTuple):
-    """A sub-block: its place in the block, its first (global) row, its data on the device and what was found in it."""
-
-    place: slice
-    row: int
-    x: Array
-    y: Array | None
-    root_weight: Array | None
-    finding: Finding
-    counts: bool = True  # whether any row has a weight
-    lengths: Array | None = None  # squared row norms of x where they are known, of rows that count
-
-    def weighted(self, values: Array, power: int = 1, *, own: bool = False) -> Array:
-        """Rows (m, p) or values (m,) times the roots of the row weights to a power; exactly 0 where the weight is.
-
-        Not a product alone: a model may be infinite where no row counts. NumPy rows that are the caller's `own` are
-        overwritten.
-        """
-        if self.root_weight is None:
-            return values
-        if own:
-            values *= self.root_weight[:, None]
-            values[self.root_weight == 0] = 0.0
-            return values
-        root = self.root_weight if values.ndim == 1 else self.root_weight[:, None]
-        for _ in range(power):
-            values = values * root
-        xp = array_namespace(values)
-        return xp.where(root > 0, values, xp.zeros_like(values))
-
-
-Form = Callable[[Array, Array | None], Array]
 
 
 def leaves(
@@ -95,32 +61,22 @@ def leaves(
     labels = None if y is None else y.reshape(-1)
     weights = None if weight is None else weight.reshape(-1)
     if device.kind != "cpu":
-
-        def look(
-            columns: np.ndarray, label: np.ndarray | None, own: np.ndarray | None, row: int
-        ) -> tuple[np.ndarray | None, Finding]:
-            return _inspect(columns, columns.sum(), label, own, row, job.missing, loss)
-
-        for part in cut(x, labels, weights, start, job.n_matrix_columns, step, device, look):
-            yield Leaf(*part)
+        yield from cut(x, labels, weights, start, job.n_matrix_columns, step, device, job.missing, loss)
         return
     for a in range(0, len(x), step):
         place = slice(a, min(a + step, len(x)))
         columns = float64(x[place])
         label = None if labels is None else float64(labels[place])
-        root = None if weights is None else float64(weights[place])
+        own = None if weights is None else float64(weights[place])
         squares = squared_row_norms(columns) if lengths else None
         total = (columns if squares is None else squares).sum()
-        bad, finding = _inspect(columns, total, label, root, start + a, job.missing, loss)
-        if bad is not None:
-            # A row of weight 0 is a zero row of the matrix: score 0, no part in the factor.
-            root = np.where(bad, 0.0, 1.0 if root is None else root)
-        if root is not None and not root.all():
-            keep = root > 0
-            stand_in = int(np.argmax(keep))
+        bad, finding = inspect(columns, total, label, own, start + a, job.missing, loss)
+        own, stand_in = counted(own, bad)
+        if own is not None and stand_in is not None:
+            keep = own > 0
             columns = np.where(keep[:, None], columns, columns[stand_in])
             label = None if label is None else np.where(keep, label, label[stand_in])
-        root = None if root is None else np.sqrt(root)
+        root = None if own is None else np.sqrt(own)
         yield Leaf(
             place,
             start + a,
@@ -131,46 +87,6 @@ def leaves(
             root is None or bool(root.any()),
             squares,
         )
-
-
-def _inspect(
-    x: np.ndarray,
-    total: float,
-    y: np.ndarray | None,
-    weight: np.ndarray | None,
-    start: int,
-    missing: str,
-    loss: Loss | None,
-) -> tuple[np.ndarray | None, Finding]:
-    """Find rows with a cell that is not finite or not allowed, as a mask (None when there are none) and a Finding.
-
-    `total` is a sum over x that any NaN or infinity in it spoils.
-    """
-    checked = None if y is None or loss is None else loss.check_labels(y)
-    refused = None if checked is None else checked[0]
-    total = total + (0.0 if y is None else y.sum())
-    finite = np.isfinite(total) and (weight is None or (np.isfinite(weight.sum()) and weight.min(initial=0.0) >= 0))
-    if finite and (refused is None or not refused.any()):
-        return None, Finding()  # one sum finds any NaN or infinity; it may overflow, hence the second look
-    bad_weight = np.zeros(len(x), dtype=bool) if weight is None else ~(np.isfinite(weight) & (weight >= 0))
-    bad_label = np.zeros(len(x), dtype=bool) if y is None else ~np.isfinite(y)
-    bad_cells = ~np.isfinite(x)
-    empty = bad_weight | bad_label | bad_cells.any(axis=1)
-    wrong = np.zeros(len(x), dtype=bool) if refused is None else refused & ~bad_label
-    drop = missing == "drop" and not bad_weight.any()
-    named = wrong & ~empty if drop else bad_weight if missing == "drop" else wrong | empty
-    n_dropped = int(empty.sum()) if drop else 0
-    if not named.any():
-        return (empty, Finding(n_dropped=n_dropped)) if empty.any() else (None, Finding())
-    row = int(np.argmax(named))
-    if checked is not None and y is not None and wrong[row] and not empty[row]:
-        values = tuple(dict.fromkeys([float(y[row]), *np.unique(y[wrong])[:NAMED].tolist()]))[:NAMED]
-        return wrong | empty, Finding(int(named.sum()), start + row, LABEL, n_dropped, checked[1:], values)
-    if bad_weight[row] and missing == "drop":
-        column = WEIGHT
-    else:
-        column = int(np.argmax(bad_cells[row])) if bad_cells[row].any() else Y if bad_label[row] else WEIGHT
-    return named | empty, Finding(int(named.sum()), start + row, column, n_dropped)
 
 
 def room_for(n: int, job: Job, device: Device, *, reducing: bool = False) -> np.ndarray | None:

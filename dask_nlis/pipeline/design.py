@@ -11,6 +11,7 @@ from dask_nlis.intake import ScoreRecord
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.pipeline.drawn import Drawn
 from dask_nlis.sample import Sample
+from dask_nlis.sampling import Summary
 from dask_nlis.scores import Scorer
 from dask_nlis.store import Group
 
@@ -48,27 +49,36 @@ class Setting(NamedTuple):
     keep_scores: bool = False
 
 
+class Known(NamedTuple):
+    """Rows that were drawn before, which tell something of all."""
+
+    sample: Sample
+    taken: Drawn
+
+
+class Wanted(NamedTuple):
+    """A stage that is to be scored."""
+
+    matrix: TallMatrix
+    scorer: Scorer
+    size: int  # rows, expected, besides those of earlier stages
+    stage: int  # of the seed
+    total: float = 0.0  # sum of the scores where it is known
+    earlier: tuple["Stage", ...] = ()
+    last: bool = False
+
+
 class Scored(Protocol):
     """Rows scored for a stage: to be drawn, joined with earlier stages, and taken."""
 
     @property
-    def matrix(self) -> TallMatrix:
-        """What was scored."""
+    def wanted(self) -> Wanted:
+        """What was scored, and how."""
         ...
 
     @property
-    def scorer(self) -> Scorer:
-        """How."""
-        ...
-
-    @property
-    def n_positive(self) -> int:
-        """Rows of positive score."""
-        ...
-
-    @property
-    def total(self) -> float:
-        """Sum of the scores."""
+    def summary(self) -> Summary:
+        """Number of rows of positive score, and their sum."""
         ...
 
     @property
@@ -105,30 +115,11 @@ class Stage(NamedTuple):
     reads: int  # of X, at most, that the draw took
 
 
-class Known(NamedTuple):
-    """Rows that were drawn before, which tell something of all."""
-
-    sample: Sample
-    taken: Drawn
-
-
 class Way(Protocol):
-    """A way to score the rows for a stage of some size: all scores held, or candidates kept."""
+    """A way to score the rows for a stage: all scores held, or candidates kept."""
 
-    def __call__(
-        self,
-        setting: Setting,
-        matrix: TallMatrix,
-        scorer: Scorer,
-        size: int,
-        stage: int,
-        *,
-        total: float = 0.0,
-        known: Known | None = None,
-        earlier: tuple[Stage, ...] = (),
-        last: bool = False,
-    ) -> Scored:
-        """Read X once. A way may be helped by what the scores sum to, or by rows that are known."""
+    def __call__(self, setting: Setting, wanted: Wanted, known: Known | None = None) -> Scored:
+        """Read X once. Rows that are known may help where the sum of the scores is not."""
         ...
 
 

@@ -18,7 +18,7 @@ from dask_nlis.planner import (
     worker_memory,
 )
 from dask_nlis.problem import Problem
-from dask_nlis.sampling import SAFETY
+from dask_nlis.sampling import room_for
 
 
 class Needs(NamedTuple):
@@ -37,7 +37,7 @@ def needs_of(steps: list[Step], reference: TallMatrix, size: int, in_memory: boo
     workforce = workers.workforce()
     drawn = sum(step.kind == "draw" for step in steps)
     each = 8 * layout.n_rows
-    candidates = min(SAFETY * size, layout.n_rows) * layout.block_bytes // layout.block_rows
+    candidates = room_for(reference.source, size).n_bytes
     # Scores of earlier stages go to a scratch file where they are too large, those of the last to a store or nowhere.
     held = max(0, drawn - 1) * each * workers.fits_in_memory(each) + in_memory * each
     # A draw in the same read keeps the rows that may be drawn, where they have room.

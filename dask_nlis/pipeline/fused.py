@@ -8,18 +8,26 @@ import numpy as np
 
 from dask_nlis import phase, tally, workers
 from dask_nlis.blocks import is_regular
-from dask_nlis.intake import create_scores, write_block
+from dask_nlis.intake import create_scores, with_names, write_block
 from dask_nlis.kernels.candidates import expected_scale
-from dask_nlis.kernels.exact_sums import exact_total
 from dask_nlis.matrix import TallMatrix
-from dask_nlis.pipeline.design import Kept, Known, Setting, Stage, Way
+from dask_nlis.pipeline.design import Kept, Known, Setting, Stage, Wanted, Way
 from dask_nlis.pipeline.drawn import Drawn, as_drawn, matrix_of
 from dask_nlis.pipeline.held import score_held
-from dask_nlis.pipeline.opening import named_scores, stored_scores
-from dask_nlis.pipeline.shelf import open_store
+from dask_nlis.pipeline.shelf import open_store, stored_scores
 from dask_nlis.sample import Sample, pool_at, union_rows
-from dask_nlis.sampling import SAFETY, Before, Sifted, draw_sifted, scores_at, sift, sifted_scores, take_sifted
-from dask_nlis.scores import Scorer, lazy_scores
+from dask_nlis.sampling import (
+    Before,
+    Sifted,
+    Summary,
+    draw_sifted,
+    room_for,
+    scores_at,
+    sift,
+    sifted_scores,
+    take_sifted,
+)
+from dask_nlis.scores import lazy_scores
 
 _log = logging.getLogger("dask_nlis")
 
@@ -29,36 +37,19 @@ class Fused:
     """Scored rows of which only those are kept that may be drawn."""
 
     setting: Setting
+    wanted: Wanted
     sifted: Sifted
-    earlier: tuple[Stage, ...]
     kept: Kept
 
     @property
-    def matrix(self) -> TallMatrix:
-        """What was scored."""
-        return self.sifted.matrix
-
-    @property
-    def scorer(self) -> Scorer:
-        """How."""
-        return self.sifted.scorer
-
-    @property
-    def n_positive(self) -> int:
-        """Rows of positive score."""
-        return self.sifted.summary.n_positive
-
-    @property
-    def total(self) -> float:
-        """Sum of the scores."""
-        return float(exact_total(self.sifted.summary.sums))
+    def summary(self) -> Summary:
+        """Number of rows of positive score, and their sum."""
+        return self.sifted.summary
 
     def ended(self, size: int) -> "tuple[Fused, int]":
         """The same as the last stage, of this size: X is read once more."""
-        sifted = self.sifted
-        return score_fused(
-            self.setting, sifted.matrix, sifted.scorer, size, sifted.stage, total=self.total, last=True
-        ), 1
+        wanted = self.wanted._replace(size=size, total=self.summary.total, last=True)
+        return score_fused(self.setting, wanted), 1
 
     def drawn(self, n_draws: int, argument: str = "size") -> Stage:
         """Draw so many rows, besides those of earlier stages; reads blocks again where too few rows were kept."""
@@ -72,9 +63,9 @@ class Fused:
 
     def united(self, sample: Sample) -> Sample:
         """Join a sample with those of earlier stages as one union design."""
-        if not self.earlier:
+        if not self.wanted.earlier:
             return sample
-        samples = [*(each.sample for each in self.earlier), sample]
+        samples = [*(each.sample for each in self.wanted.earlier), sample]
         return pool_at(samples, scores_at(self.sifted, union_rows(samples)), "union")
 
     def taken(self, sample: Sample) -> Drawn:
@@ -82,19 +73,9 @@ class Fused:
         return as_drawn(*take_sifted(self.sifted, sample.indices))
 
 
-def score_fused(
-    setting: Setting,
-    matrix: TallMatrix,
-    scorer: Scorer,
-    size: int,
-    stage: int,
-    *,
-    total: float = 0.0,
-    known: Known | None = None,
-    earlier: tuple[Stage, ...] = (),
-    last: bool = False,
-) -> Fused:
+def score_fused(setting: Setting, wanted: Wanted, known: Known | None = None) -> Fused:
     """Score all rows and keep those that a draw of this size may take. Scores are kept where the last ones shall be."""
+    matrix, last = wanted.matrix, wanted.last
     keeps = last and setting.keep_scores
     group = open_store(setting) if last else None
     write = None
@@ -102,13 +83,13 @@ def score_fused(
         write = partial(write_block, target=create_scores(group.store, "scores", matrix.source.chunks))
     sifted = sift(
         matrix,
-        scorer,
-        size,
+        wanted.scorer,
+        wanted.size,
         setting.design.seed,
-        stage,
-        c=size / total if total else _expected(matrix, scorer, size, known, bool(earlier)),
-        exact=total > 0,
-        earlier=[Before(each.sample, each.scored.scorer) for each in earlier],
+        wanted.stage,
+        c=wanted.size / wanted.total if wanted.total else _expected(wanted, known),
+        exact=wanted.total > 0,
+        earlier=[Before(each.sample, each.scored.wanted.scorer) for each in wanted.earlier],
         write=write,
         holds=keeps and group is None,
     )
@@ -116,25 +97,25 @@ def score_fused(
     if write is not None and group is not None:
         records = [each.stored for each in sifted.records]
         kept = Kept(
-            named_scores(stored_scores(group), matrix.source.names),
+            with_names(stored_scores(group), matrix.source.names),
             [each for each in records if each is not None],
             group,
         )
     elif keeps:
-        kept = Kept(named_scores(sifted_scores(sifted), matrix.source.names), [], None)
-    return Fused(setting, sifted, earlier, kept)
+        kept = Kept(with_names(sifted_scores(sifted), matrix.source.names), [], None)
+    return Fused(setting, wanted, sifted, kept)
 
 
-def _expected(matrix: TallMatrix, scorer: Scorer, size: int, known: Known | None, beside: bool) -> float:
+def _expected(wanted: Wanted, known: Known | None) -> float:
     """What c of a draw of this size should be, as rows that are known tell; 0 where there are none."""
     if known is None:
         return 0.0
-    lazy = lazy_scores(matrix_of(matrix, known.taken), scorer)
+    lazy = lazy_scores(matrix_of(wanted.matrix, known.taken), wanted.scorer)
     with tally.apart():
         scores = np.concatenate(phase.blocks_of(lazy, "nlis-score"))
     # A row stands for 1 / pi rows, of which the first stages missed 1 / pi - 1.
     weights = known.sample.weights
-    return expected_scale(scores, weights - 1 if beside else weights, size)
+    return expected_scale(scores, weights - 1 if wanted.earlier else weights, wanted.size)
 
 
 def way_of(setting: Setting, matrix: TallMatrix) -> Way:
@@ -144,14 +125,11 @@ def way_of(setting: Setting, matrix: TallMatrix) -> Way:
         return score_held
     if setting.keep_scores and setting.path is not None and not is_regular(source.chunks):
         return score_held  # blocks of the scores are not those of the store, which one task each is to write
-    row_bytes = sum(
-        array.dtype.itemsize * array[:1].size for array in (source.x, source.y, source.weight) if array is not None
-    )
-    needed = SAFETY * design.size * (row_bytes + 24)
-    if not workers.fits_in_memory(needed):
+    room = room_for(source, design.size)
+    if not workers.fits_in_memory(room.n_bytes):
         _log.info(
             "%s candidates of a draw of %s rows would take %s bytes of memory: rows are scored, drawn and taken in turn",
-            f"{SAFETY * design.size:,}", f"{design.size:,}", f"{needed:,}",
+            f"{room.n_rows:,}", f"{design.size:,}", f"{room.n_bytes:,}",
         )  # fmt: skip
         return score_held
     return score_fused

@@ -16,7 +16,7 @@ def grown(staged: Staged, design: Design) -> tuple[Sample, Drawn, int]:
 
     With the reads of X, at most, that draws took.
     """
-    most = max(1, staged.scored.n_positive // 2)
+    most = max(1, staged.scored.summary.n_positive // 2)
     size = design.size if design.target is None else min(design.size, most)
     n_before = sum(each.sample.n_draws for each in staged.earlier)
     while True:

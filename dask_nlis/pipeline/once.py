@@ -4,7 +4,7 @@ from typing import Any
 
 from dask_nlis.factor import Factor, factorize, factorize_together
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
-from dask_nlis.pipeline.design import Known, Setting, Way
+from dask_nlis.pipeline.design import Known, Setting, Wanted, Way
 from dask_nlis.pipeline.pilot import rough_fit
 from dask_nlis.pipeline.shelf import check_total
 from dask_nlis.pipeline.stages import Staged
@@ -26,21 +26,21 @@ def scored_once(reference: TallMatrix, setting: Setting, way: Way, scores: str, 
         theta = pilot.theta
     dual = dual_matrix(problem, setting.X, setting.y, theta=theta, **setting.options)
     factor: Factor | None = None
-    given: dict[str, Any] = {}
-    matrix = dual
+    matrix, total = dual, 0.0
     if scores == "norm":
         # Not told by known rows: whether norms vanish is a question to all rows of a block.
-        scorer = norm_scorer(dual)
+        scorer, known = norm_scorer(dual), None
     elif scores == "leverage":
         factor = factorize(dual)
         reads["factor"] = factor.reads
-        scorer, given = leverage_scorer(dual, factor), {"total": float(factor.rank)}
+        scorer, total = leverage_scorer(dual, factor), float(factor.rank)
     else:
         matrix = tangent_matrix(problem, setting.X, setting.y, theta=theta, **setting.options)
         (factor, second), reads["factor"] = factorize_together([dual, matrix])
-        scorer, given = influence_scorer(matrix, second), {"known": known}
-    scored = way(setting, matrix, scorer, design.size, 0 if pilot is None else 1, last=True, **given)
+        scorer = influence_scorer(matrix, second)
+    wanted = Wanted(matrix, scorer, design.size, 0 if pilot is None else 1, total=total, last=True)
+    scored = way(setting, wanted, known)
     reads["scores"] = 1
     if factor is not None and scores == "leverage":
-        check_total(scored.total, factor)
+        check_total(scored.summary.total, factor)
     return Staged(scored, factor, (), pilot, reads, None, "", dual)

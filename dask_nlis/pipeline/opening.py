@@ -3,15 +3,14 @@
 import os
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
-from dask_nlis.blocks import row_chunks
 from dask_nlis.diagnostics import Certificate
 from dask_nlis.errors import InputError, NlisError
 from dask_nlis.factor import Factor
-from dask_nlis.intake import default_names, name_columns, open_stored
+from dask_nlis.intake import with_names
 from dask_nlis.pipeline.run_noun import Run
+from dask_nlis.pipeline.shelf import stored_scores
 from dask_nlis.refit import Fit
 from dask_nlis.sample import Sample
 from dask_nlis.store import Group, open_complete, read_noun, stored_array
@@ -68,7 +67,7 @@ def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
         problem=fit.problem,
         factor=None if known["factor"] is None else Factor.from_dict(known["factor"]),
         # Kept by runs that say nothing of it.
-        scores=named_scores(stored_scores(group), fit.feature_names) if manifest.get("keep_scores", True) else None,
+        scores=with_names(stored_scores(group), fit.feature_names) if manifest.get("keep_scores", True) else None,
         sample=Sample.from_dict(read_noun(group, "sample")),
         sample_X=sample_x,
         sample_y=sample_y,
@@ -80,14 +79,3 @@ def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
         manifest=manifest,
         path=path,
     )
-
-
-def stored_scores(group: Group) -> da.Array:
-    """Scores of a run as a lazy Dask array, one block a stored chunk."""
-    array = stored_array(group, "scores")
-    return open_stored(array, row_chunks(array.shape[0], array.chunks[0]))
-
-
-def named_scores(scores: da.Array, names: tuple[str, ...]) -> da.Array:
-    """Send the feature names along with the scores, where they are the user's."""
-    return scores if names == default_names(len(names)) else name_columns(scores, names)

@@ -7,7 +7,7 @@ from dask_nlis import phase
 from dask_nlis.errors import InputTypeError, NlisWarning
 from dask_nlis.factor import factorize
 from dask_nlis.matrix import TallMatrix, reference_matrix
-from dask_nlis.pipeline.design import Design, Known, Setting, Way, counted
+from dask_nlis.pipeline.design import Design, Known, Setting, Wanted, Way, counted
 from dask_nlis.pipeline.drawn import fit_drawn
 from dask_nlis.pipeline.fused import way_of
 from dask_nlis.problem import Problem
@@ -92,9 +92,8 @@ def rough_fit(
     problem = matrix.problem
     assert problem is not None
     factor = factorize(matrix)
-    stage = way(setting, matrix, leverage_scorer(matrix, factor), size, 0, total=float(factor.rank)).drawn(
-        size, argument
-    )
+    wanted = Wanted(matrix, leverage_scorer(matrix, factor), size, 0, total=float(factor.rank))
+    stage = way(setting, wanted).drawn(size, argument)
     if not len(stage.sample):
         phase.warn(f"no row was drawn (expected {size}); give a larger {argument}", NlisWarning)
     taken = stage.scored.taken(stage.sample)

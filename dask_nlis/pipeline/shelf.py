@@ -4,14 +4,14 @@ import dask.array as da
 import numpy as np
 
 from dask_nlis import phase
+from dask_nlis.blocks import row_chunks
 from dask_nlis.errors import NlisError
 from dask_nlis.factor import Factor
-from dask_nlis.intake import create_scores, regular, write_scores
+from dask_nlis.intake import create_scores, open_stored, regular, with_names, write_scores
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.pipeline.design import Kept, Setting
-from dask_nlis.pipeline.opening import named_scores, stored_scores
 from dask_nlis.pipeline.run_noun import Run
-from dask_nlis.store import Group, create, finish, write_array, write_noun, write_records
+from dask_nlis.store import Group, create, finish, stored_array, write_array, write_noun, write_records
 
 
 def open_store(setting: Setting) -> Group | None:
@@ -24,12 +24,18 @@ def keep(lazy: da.Array, matrix: TallMatrix, setting: Setting) -> Kept:
     source, group = matrix.source, open_store(setting)
     if group is None:
         held = phase.held(lazy, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
-        return Kept(named_scores(held, source.names), [], None)
+        return Kept(with_names(held, source.names), [], None)
     lazy = regular(lazy)
     target = create_scores(group.store, "scores", lazy.chunks[0])
     written = write_scores(lazy, target, "nlis-score")
     blocks = phase.blocks_of(written, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
-    return Kept(named_scores(stored_scores(group), source.names), [block[0] for block in blocks], group)
+    return Kept(with_names(stored_scores(group), source.names), [block[0] for block in blocks], group)
+
+
+def stored_scores(group: Group) -> da.Array:
+    """Scores of a run as a lazy Dask array, one block a stored chunk."""
+    array = stored_array(group, "scores")
+    return open_stored(array, row_chunks(array.shape[0], array.chunks[0]))
 
 
 def finish_store(kept: Kept, setting: Setting, done: Run) -> None:

@@ -18,7 +18,7 @@ from dask_nlis.factor import Factor, factorize, factorize_together
 from dask_nlis.intake import default_names
 from dask_nlis.losses import AbsoluteError, LogisticLoss
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
-from dask_nlis.pipeline.design import Design, Known, Scored, Setting, Stage, Way, counted
+from dask_nlis.pipeline.design import Design, Known, Scored, Setting, Stage, Wanted, Way, counted
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn
 from dask_nlis.pipeline.shelf import check_total
 from dask_nlis.problem import Problem, loss_gradients, set_for
@@ -54,9 +54,9 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
     first = None if design.rounds == 1 else first_rows(problem, design, d)
     alone = first is None
     scorer = leverage_scorer(reference, factor)
-    scored = way(setting, reference, scorer, first or design.size, 0, total=float(factor.rank), last=alone)
-    check_total(scored.total, factor)
-    n_rows = scored.n_positive
+    scored = way(setting, Wanted(reference, scorer, first or design.size, 0, total=float(factor.rank), last=alone))
+    check_total(scored.summary.total, factor)
+    n_rows = scored.summary.n_positive
     if design.target is not None:
         design = design._replace(size=min(design.size, max(1, n_rows // 2)))
         first = None if design.rounds == 1 else first_rows(problem, design, d)
@@ -94,7 +94,7 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
         size = first + round((design.size - first) * turn / (design.rounds - 1))
         n_more = size - sum(each.sample.n_draws for each in earlier)
         last, known = turn == design.rounds - 1, Known(sample, taken)
-        scored = way(setting, dual, scorer, n_more, turn, known=known, earlier=earlier, last=last)
+        scored = way(setting, Wanted(dual, scorer, n_more, turn, earlier=earlier, last=last), known)
         if last:
             break
         stage = scored.drawn(n_more)
@@ -133,7 +133,7 @@ def first_rows(problem: Problem, design: Design, d: int) -> int | None:
 
 def united(scored: Scored, last: Sample) -> Sample:
     """All stages as one sample, with the names of the features."""
-    names = scored.matrix.source.names
+    names = scored.wanted.matrix.source.names
     named = () if names == default_names(len(names)) else names
     return replace(scored.united(last), feature_names=named, seed=last.seed)
 

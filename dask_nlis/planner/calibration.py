@@ -14,8 +14,8 @@ from dask_nlis.device import Device, choose
 from dask_nlis.errors import InputError
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.products import lower_gram, triangular
-from dask_nlis.matrix import Job, TallMatrix, leaves, map_blocks
-from dask_nlis.matrix.tasks import Leaf, matrix_rows
+from dask_nlis.matrix import Job, Leaf, TallMatrix, boxed, leaves, map_boxes
+from dask_nlis.matrix.tasks import matrix_rows
 from dask_nlis.planner.layout import Layout
 from dask_nlis.planner.noun import Pass
 from dask_nlis.planner.steps import Step
@@ -36,15 +36,8 @@ class Rates(NamedTuple):
 def calibrated(matrices: Mapping[str, TallMatrix]) -> Rates:
     """Read the first block once, in a compute of one task, and time the kernels of these matrices on its rows."""
     first = next(iter(matrices.values()))
-    lazy = map_blocks(
-        first,
-        timed_block,
-        "nlis-plan",
-        rows=1,
-        meta=np.empty((0, 0), dtype=object),
-        job=first.job,
-        jobs={name: matrix.job for name, matrix in matrices.items()},
-    )
+    jobs = {name: matrix.job for name, matrix in matrices.items()}
+    lazy = map_boxes(first, timed_block, "nlis-plan", jobs=jobs)
     began = time.perf_counter()
     (block,) = phase.blocks_of(lazy.blocks[0], "nlis-plan")
     took = time.perf_counter() - began
@@ -73,9 +66,7 @@ def timed_block(
             n_rows = sum(leaf.x.shape[0] for leaf in parts[-len(timings) :])
             for found, part in zip(rates, zip(*timings, strict=True), strict=True):
                 found[name] = sum(part) / n_rows
-    out = np.empty((1, 1), dtype=object)
-    out[0, 0] = time.perf_counter() - began, rates
-    return out
+    return boxed((time.perf_counter() - began, rates))
 
 
 def _timed(leaf: Leaf, job: Job, device: Device) -> tuple[float, float, float]:

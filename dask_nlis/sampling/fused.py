@@ -6,6 +6,7 @@ follows as from all scores, in every bit (`kernels.candidates.reaches` has the p
 rows. Where the cut was too low after all, blocks are read once more under one that cannot be.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,10 +19,10 @@ from dask.highlevelgraph import HighLevelGraph
 
 from dask_nlis import phase, workers
 from dask_nlis.blocks import locate
-from dask_nlis.intake import ScoreRecord
+from dask_nlis.intake import Rows, ScoreRecord
 from dask_nlis.kernels import draw as kernel, exact_sums
 from dask_nlis.kernels.candidates import EVERYTHING, cut_of, reaches
-from dask_nlis.matrix import TallMatrix, map_blocks
+from dask_nlis.matrix import TallMatrix, map_boxes
 from dask_nlis.matrix.tall import without_column_axis
 from dask_nlis.sample import Sample, Scale, union_rows
 from dask_nlis.sampling.beside import Shared, beside, missed_by, unpacked
@@ -37,6 +38,20 @@ SAFETY = 4
 
 #: By how much the cut of a second read exceeds the largest c there can be.
 _ABOVE = 1 + 2.0**-8
+
+
+class Room(NamedTuple):
+    """How many candidates a draw keeps, and the bytes of their data, numbers, scores and uniform numbers."""
+
+    n_rows: int
+    n_bytes: int
+
+
+def room_for(source: Rows, size: int) -> Room:
+    """What the candidates of a draw of `size` rows take, all blocks together."""
+    n_rows = min(SAFETY * size, source.n_rows)
+    read = [array for array in (source.x, source.y, source.weight) if array is not None]
+    return Room(n_rows, n_rows * (24 + sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in read)))
 
 
 class Boxes(NamedTuple):
@@ -145,13 +160,10 @@ def _read(
     source = matrix.source
     scorers = [scorer, *(each.scorer for each in earlier)]
     drawn = union_rows([each.sample for each in earlier]) if earlier else np.empty(0, dtype=np.int64)
-    lazy = map_blocks(
+    lazy = map_boxes(
         matrix,
         sieve_block,
         "nlis-score",
-        rows=1,
-        meta=np.empty((0, 0), dtype=object),
-        job=matrix.job,
         blocks=[each.block for each in scorers],
         arguments=[dict(each.arguments) for each in scorers],
         scales=[(each.sample.scale, each.sample.n_draws) for each in earlier],

@@ -28,6 +28,11 @@ class Summary(NamedTuple):
     sums: dict[int, tuple[int, int]]  # by exponent, as `exact_sums.exponent_sums`
     blocks: tuple[int, ...]  # those that hold a positive score
 
+    @property
+    def total(self) -> float:
+        """Sum of the scores, rounded once."""
+        return float(exact_sums.exact_total(self.sums))
+
 
 def hold(lazy: da.Array) -> tuple[da.Array, tempfile.TemporaryDirectory[str] | None]:
     """Compute the scores once and keep them: on the workers, in memory, or in a temporary Zarr array."""

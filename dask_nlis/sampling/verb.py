@@ -126,13 +126,11 @@ def draw(
     return _draw_groups(lazy, labels, size, scheme, blend, min_per_group or 0, chosen)
 
 
-def draw_stage(
-    lazy: da.Array, n_draws: int, scheme: str, seed: int, stage: int, mix: float = 0.0, argument: str = "size"
-) -> Sample:
+def draw_stage(lazy: da.Array, n_draws: int, scheme: str, seed: int, stage: int, mix: float) -> Sample:
     """Draw from checked scores in a stage of a design: stages of one seed are independent."""
     held, folder = hold(lazy)
     try:
-        return _named(draw_held(held, n_draws, scheme, seed, stage, mix, argument), lazy)
+        return _named(draw_held(held, n_draws, scheme, seed, stage, mix), lazy)
     finally:
         if folder is not None:
             folder.cleanup()

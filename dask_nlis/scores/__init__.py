@@ -1,9 +1,9 @@
 """Pass 2: a tall matrix (and its factor) -> one score a row, one fused task a block."""
 
-from dask_nlis.scores.blend import Share, blend, checked_shares, lazy_mixture, mixture_scorer
+from dask_nlis.scores.blend import Share, blend, checked_shares, mixture_scorer
 from dask_nlis.scores.cross import cross_leverage_scores
 from dask_nlis.scores.deletion import lazy_deletion
-from dask_nlis.scores.influence import gradient_lengths, influence_scorer, influence_scores, lazy_influence
+from dask_nlis.scores.influence import gradient_lengths, influence_scorer, influence_scores
 from dask_nlis.scores.leverage import check_factor, lazy_leverage, leverage_block, leverage_scorer, leverage_scores
 from dask_nlis.scores.losses import check_has_loss, lazy_losses, loss_scores
 from dask_nlis.scores.norms import lazy_norms, norm_block, norm_scorer, norm_scores
@@ -21,10 +21,8 @@ __all__ = [
     "influence_scorer",
     "influence_scores",
     "lazy_deletion",
-    "lazy_influence",
     "lazy_leverage",
     "lazy_losses",
-    "lazy_mixture",
     "lazy_norms",
     "lazy_scores",
     "leverage_block",

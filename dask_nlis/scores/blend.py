@@ -16,12 +16,12 @@ from dask_nlis.intake import Opened, column_names, give_back, name_columns, open
 from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.numbers import is_number
-from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, Tangent
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.tasks import Leaf, gradient_rows, matrix_rows, row_values
+from dask_nlis.matrix.tasks import gradient_rows, matrix_rows, row_values
 from dask_nlis.scores.influence import gradient_lengths
 from dask_nlis.scores.leverage import at_most_one, placed, shared_whitener
-from dask_nlis.scores.scorer import Scorer, lazy_scores
+from dask_nlis.scores.scorer import Scorer
 
 Array = Any
 
@@ -164,13 +164,6 @@ class Share(NamedTuple):
     leverage: float
     influence: float
     uniform: float
-
-
-def lazy_mixture(
-    dual: TallMatrix, tangent: TallMatrix | None, factors: tuple[Factor, Factor], share: Share
-) -> da.Array:
-    """Leverage, influence and a constant for rows that count, mixed: lazy (n,). One read of X, one task a block."""
-    return lazy_scores(dual, mixture_scorer(dual, tangent, factors, share))
 
 
 def mixture_scorer(

@@ -13,10 +13,10 @@ from dask_nlis.factor import Factor, check_comparable
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.complement import inside
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, map_blocks
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, map_blocks
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+from dask_nlis.matrix.tasks import matrix_rows, row_values
 from dask_nlis.scores.leverage import placed
 
 Array = Any

@@ -9,10 +9,10 @@ from array_api_compat import array_namespace
 from dask_nlis.device import choose
 from dask_nlis.factor import Factor
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, TallMatrix, map_blocks
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, map_blocks
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, row_values
+from dask_nlis.matrix.tasks import matrix_rows, row_values
 from dask_nlis.scores.leverage import placed, shared_whitener
 from dask_nlis.scores.losses import fitted, losses_of
 

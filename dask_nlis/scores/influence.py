@@ -11,9 +11,9 @@ from dask_nlis.errors import InputTypeError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, TallMatrix, Tangent
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, Tangent
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.tasks import Leaf, gradient_rows, row_values
+from dask_nlis.matrix.tasks import gradient_rows, row_values
 from dask_nlis.scores.leverage import check_factor, placed, shared_whitener
 from dask_nlis.scores.scorer import Scorer, lazy_scores
 

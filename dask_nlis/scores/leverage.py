@@ -14,17 +14,17 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.products import triangular
-from dask_nlis.matrix import Finding, Job, TallMatrix, as_matrix, check_finite
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, check_finite
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.patterns import units_of
-from dask_nlis.matrix.tasks import Leaf, matrix_rows, room_for, row_values
+from dask_nlis.matrix.patterns import LARGEST, SMALLEST, units_of
+from dask_nlis.matrix.tasks import matrix_rows, room_for, row_values
 from dask_nlis.scores.patterns import Form, form_of, pattern_leverage
 from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
 
 #: Methods whose factor of a network is made by pattern; others' whiteners serve so too up to this condition.
-BY_PATTERN, _PLAIN_UP_TO = ("patterns", "cholesky-qr2", "sketch"), 1e3
+_BY_PATTERN, _PLAIN_UP_TO = ("patterns", "cholesky-qr2", "sketch"), 1e3
 
 
 def leverage_scores(A: Any, factor: Factor) -> Any:
@@ -101,14 +101,14 @@ def leverage_scorer(matrix: TallMatrix, factor: Factor) -> Scorer:
 
 def _by_pattern(factor: Factor) -> bool:
     """Whether F W of a network may be made by pattern: a correction belongs to F W as it was made before it."""
-    return factor.method in BY_PATTERN or (factor.correction is None and factor.condition <= _PLAIN_UP_TO)
+    return factor.method in _BY_PATTERN or (factor.correction is None and factor.condition <= _PLAIN_UP_TO)
 
 
 def shared_form(matrix: TallMatrix, factor: Factor) -> Any:
     """Give the quadratic form by activation pattern a key and a task of its own; None where it does not serve."""
     units = units_of(matrix.rule, matrix.has_labels)
     sizes = factor.column_scale[factor.column_scale != 1]
-    if units is None or factor.method != "patterns" or ((sizes < 2.0**-200) | (sizes > 2.0**200)).any():
+    if units is None or factor.method != "patterns" or ((sizes < SMALLEST) | (sizes > LARGEST)).any():
         return None
     whitener = factor.whitener
     return delayed(form_of)(units, whitener, dask_key_name=f"nlis-whitener-form-{tokenize(units, whitener)}")

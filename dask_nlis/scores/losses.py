@@ -9,10 +9,10 @@ from array_api_compat import array_namespace
 from dask_nlis.device import Device, choose
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import give_back
-from dask_nlis.matrix import Dual, Job, Plain, TallMatrix, as_matrix, map_blocks
+from dask_nlis.matrix import Dual, Job, Leaf, Plain, TallMatrix, as_matrix, map_blocks
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
-from dask_nlis.matrix.tasks import Leaf, naming_rows, row_values
+from dask_nlis.matrix.tasks import naming_rows, row_values
 from dask_nlis.problem import Problem
 
 Array = Any

@@ -14,11 +14,11 @@ from dask_nlis.errors import InputError, InputTypeError, NonFiniteError, ScaleWa
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import is_whole
-from dask_nlis.matrix import Dual, Finding, Job, TallMatrix, as_matrix, check_finite, leaves
+from dask_nlis.matrix import Dual, Finding, Job, Leaf, TallMatrix, as_matrix, check_finite, leaves
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered
-from dask_nlis.matrix.tasks import Leaf, check_slopes, matrix_rows, naming_rows
+from dask_nlis.matrix.tasks import check_slopes, matrix_rows, naming_rows
 from dask_nlis.models import DeepReluNetwork, ReluNetwork
 from dask_nlis.scores.scorer import Scorer, lazy_scores
 

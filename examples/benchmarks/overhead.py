@@ -36,7 +36,7 @@ from threadpoolctl import threadpool_limits
 
 import dask_nlis as nlis
 from dask_nlis.factor.gram import gram_block
-from dask_nlis.intake.zarr_files import Reader
+from dask_nlis.intake.reader import Reader
 from dask_nlis.sampling.verb import draw_held
 from dask_nlis.scores.leverage import leverage_block
 from dask_nlis.scores.norms import norm_block
