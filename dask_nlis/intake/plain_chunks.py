@@ -5,6 +5,7 @@ three times where the first copy is let go of late, and half of the CPU of a rea
 """
 
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from zarr.storage import LocalStore
 def read_plainly(array: Any, index: Any) -> np.ndarray | None:
     """Consecutive rows of a Zarr array whose chunk files hold them as they are in memory; None for any other array or index.
 
-    Also None where a chunk is missing or too short, which is for Zarr to fill or to refuse.
+    Also None where a chunk is missing or of another size, which is for Zarr to fill or to refuse.
 
     Examples
     --------
@@ -52,7 +53,7 @@ def read_plainly(array: Any, index: Any) -> np.ndarray | None:
         begin, end = max(first, chunk * chunk_rows), min(last, (chunk + 1) * chunk_rows)
         name = folder / array.metadata.encode_chunk_key((chunk, *(0,) * len(array.shape[1:])))
         place = to[(begin - first) * row_bytes : (end - first) * row_bytes]
-        if not _filled(place, name, (begin - chunk * chunk_rows) * row_bytes):
+        if not _filled(place, name, (begin - chunk * chunk_rows) * row_bytes, chunk_rows * row_bytes):
             return None
     return out
 
@@ -73,10 +74,12 @@ def _is_whole(index: Any, length: int) -> bool:
     return isinstance(index, slice) and index.indices(length) == (0, length, 1)
 
 
-def _filled(place: memoryview, name: Path, start: int) -> bool:
-    """Fill the place from a file, beginning at a byte; False where the file is missing or ends before."""
+def _filled(place: memoryview, name: Path, start: int, size: int) -> bool:
+    """Fill the place from a file of this size, beginning at a byte; False where there is none, or it has another size."""
     try:
         with name.open("rb", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size != size:  # cut short, or the array was written anew in other chunks
+                return False
             file.seek(start)
             done = 0
             while done < len(place) and (read := file.readinto(place[done:])):

@@ -8,15 +8,16 @@ import numpy as np
 
 from dask_nlis import phase, tally, workers
 from dask_nlis.blocks import is_regular
-from dask_nlis.intake import create_scores, write_block
+from dask_nlis.intake import Rows, create_scores, write_block
 from dask_nlis.kernels.candidates import expected_scale
 from dask_nlis.kernels.exact_sums import exact_total
 from dask_nlis.matrix import TallMatrix
-from dask_nlis.pipeline.design import Kept, Known, Setting, Stage, Way
+from dask_nlis.pipeline.design import Design, Kept, Known, Setting, Stage, Way
 from dask_nlis.pipeline.drawn import Drawn, as_drawn, matrix_of
 from dask_nlis.pipeline.held import score_held
 from dask_nlis.pipeline.opening import named_scores, stored_scores
 from dask_nlis.pipeline.shelf import open_store
+from dask_nlis.planner import FUSED
 from dask_nlis.sample import Sample, pool_at, union_rows
 from dask_nlis.sampling import SAFETY, Before, Sifted, draw_sifted, scores_at, sift, sifted_scores, take_sifted
 from dask_nlis.scores import Scorer, lazy_scores
@@ -139,19 +140,29 @@ def _expected(matrix: TallMatrix, scorer: Scorer, size: int, known: Known | None
 
 def way_of(setting: Setting, matrix: TallMatrix) -> Way:
     """Fused where the scheme, the layout and the memory allow it."""
-    design, source = setting.design, matrix.source
-    if design.scheme != "poisson" or design.target is not None:
-        return score_held
-    if setting.keep_scores and setting.path is not None and not is_regular(source.chunks):
-        return score_held  # blocks of the scores are not those of the store, which one task each is to write
-    row_bytes = sum(
-        array.dtype.itemsize * array[:1].size for array in (source.x, source.y, source.weight) if array is not None
-    )
-    needed = SAFETY * design.size * (row_bytes + 24)
+    design, stored = setting.design, setting.keep_scores and setting.path is not None
+    if fuses(design, matrix.source, stored):
+        return score_fused
+    needed = candidate_bytes(design.size, matrix.source)
     if not workers.fits_in_memory(needed):
         _log.info(
-            "%s candidates of a draw of %s rows would take %s bytes of memory: rows are scored, drawn and taken in turn",
-            f"{SAFETY * design.size:,}", f"{design.size:,}", f"{needed:,}",
+            "candidates of a draw of %s rows would take %s bytes of memory: rows are scored, drawn and taken in turn",
+            f"{design.size:,}", f"{needed:,}",
         )  # fmt: skip
-        return score_held
-    return score_fused
+    return score_held
+
+
+def fuses(design: Design, source: Rows, stored: bool) -> bool:
+    """Whether stages of this design are scored, drawn and taken in one read; `stored`: whether scores go to a store."""
+    if design.scheme not in FUSED or design.target is not None:
+        return False
+    if stored and not is_regular(source.chunks):
+        return False  # blocks of the scores are not those of the store, which one task each is to write
+    return workers.fits_in_memory(candidate_bytes(design.size, source))
+
+
+def candidate_bytes(size: int, source: Rows) -> int:
+    """Bytes of the rows that are kept for a draw of this size, with their numbers, scores and coins."""
+    arrays = (array for array in (source.x, source.y, source.weight) if array is not None)
+    row_bytes = sum(array.dtype.itemsize * array[:1].size for array in arrays)
+    return min(SAFETY * size, source.n_rows) * (row_bytes + 24)
