@@ -77,8 +77,9 @@ def _constants(array: da.Array, nodes: Iterable[GraphNode]) -> dict[Key, Any] | 
     if len(needed) > len(array.dask.layers):  # constants are layers of their own
         return None
     found = {key: array.dask[key] for key in needed if key in array.dask}
+    # What is on a cluster already, a future, is a TaskRef: to send it as a constant would redefine its key there.
     if len(found) < len(needed) or any(
-        isinstance(value, Task | Alias | tuple | list | str) for value in found.values()
+        isinstance(value, Task | Alias | TaskRef | tuple | list | str) for value in found.values()
     ):
         return None
     return {key: value if isinstance(value, DataNode) else DataNode(key, value) for key, value in found.items()}

@@ -4,6 +4,7 @@ import errno
 import os
 import pickle
 import sys
+import tracemalloc
 from pathlib import Path
 
 import dask
@@ -165,6 +166,46 @@ def test_a_file_cut_short_is_refused_before_and_during_the_read(tmp_path):
         nlis.reference_matrix(PROBLEM, tmp_path / "y.npy")
     with pytest.raises(nlis.InputTypeError, match="path is an NPY file"):
         nlis.open_rows(path, X="X")
+
+
+# Name: what is written in place of X, of another shape, dtype or order, and no shorter.
+OTHERS = {
+    "more columns": np.tile(X, 2),
+    "columns for rows": X.reshape(1500, 1),
+    "by columns": np.asfortranarray(X),
+    "other numbers": X.astype("i8"),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_file_of_another_shape_or_dtype_in_place_of_what_was_opened_is_refused(other, tmp_path):
+    path = npy(tmp_path, X)
+    A = nlis.reference_matrix(PROBLEM, path, Y, block_bytes=BLOCK)
+    npy(tmp_path, OTHERS[other])
+    with pytest.raises(nlis.InputError, match=r"x\.npy' was written anew, in another shape or dtype") as caught:
+        nlis.factorize(A)
+    assert len(str(caught.value)) - len(os.fspath(path)) < 200
+    x, _ = nlis.open_rows(hdf5(tmp_path), X="X", block_bytes=BLOCK)
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["X"] = OTHERS[other] if other != "by columns" else X[:70]
+    with pytest.raises(nlis.InputError, match=r"was float64 \(500, 3\) when it was opened and is now"):
+        nlis.norm_scores(nlis.reference_matrix(PROBLEM, x)).compute()
+
+
+@pytest.mark.parametrize("part", [np.s_[:, :2], np.s_[::250], np.s_[:, 7:8]], ids=["columns", "rows", "column"])
+@pytest.mark.parametrize("fortran", [False, True])
+def test_a_part_of_a_map_takes_the_memory_of_the_part_and_not_of_what_lies_between(part, fortran, tmp_path):
+    whole = np.lib.format.open_memmap(  # 40 MB, of which nothing but the part is written
+        tmp_path / "x.npy", mode="w+", dtype="f8", shape=(20_000, 250), fortran_order=fortran
+    )
+    whole[part] = np.arange(whole[part].size).reshape(whole[part].shape)
+    values, array = np.array(whole[part]), npy_files.of_memmap(whole[part])
+    tracemalloc.start()
+    read = array[:]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.array_equal(read, values)
+    assert peak < 2 * values.nbytes + 3 * 2**20
 
 
 def hdf5(folder, name="data.h5", **options):

@@ -1,5 +1,6 @@
 """Task graphs: waves that stand alone, no barrier between the groups of a factor, 100,000 blocks, tasks that queue."""
 
+import logging
 import math
 import subprocess
 import sys
@@ -287,3 +288,22 @@ def test_generated_rows_name_what_they_refuse(options, message):
     error = nlis.InputTypeError if "n_columns" in options else nlis.InputError
     with pytest.raises(error, match=message):
         nlis.datasets.generated_rows(**{"n_rows": 10, "n_columns": 3} | options)
+
+
+def test_what_a_cluster_holds_is_not_sent_there_again_as_a_constant(caplog):
+    X, y = rows_of(7, 300, 3)
+    A = nlis.dual_matrix(
+        nlis.Problem(nlis.Linear()), da.from_array(X, (50, -1)), da.from_array(y, 50), theta=np.ones(4)
+    )
+    scheduler = logging.getLogger("distributed.scheduler")
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        scheduler.addHandler(caplog.handler)
+        try:
+            factor = nlis.factorize(A, method="tsqr")  # few stacks are held, and merged by tasks on them
+        finally:
+            scheduler.removeHandler(caplog.handler)
+    assert [record.message for record in caplog.records if "run_spec" in record.message] == []
+    assert factor.r.tobytes() == nlis.factorize(A, method="tsqr").r.tobytes()

@@ -1,5 +1,6 @@
 """Uncompressed chunks in local files are read straight into place, as Zarr reads them, and nothing else is."""
 
+import shutil
 import tracemalloc
 
 import numpy as np
@@ -61,16 +62,26 @@ def test_what_is_no_run_of_whole_rows_is_left_to_zarr(tmp_path):
     assert read_plainly(zarr.create_array({}, shape=(4, 2), dtype="f8", compressors=None), slice(0, 4)) is None
 
 
-def test_a_missing_plain_chunk_is_what_zarr_makes_of_it_and_a_short_one_is_refused(tmp_path):
+def test_a_missing_plain_chunk_is_what_zarr_makes_of_it_and_one_of_another_size_is_refused(tmp_path):
     stored, values = plain(tmp_path, fill_value=-1.0)
     (tmp_path / "c" / "1" / "0").unlink()
     read = Reader(stored, "token")[5:25]
     assert np.array_equal(read[:5], values[5:10])
     assert (read[5:15] == -1).all()
     whole = (tmp_path / "c" / "2" / "0").read_bytes()
-    (tmp_path / "c" / "2" / "0").write_bytes(whole[:-100])
+    for other in (whole[:-100], whole[: 5 * 3 * 8], whole + whole):  # the second has all rows there are, of five more
+        (tmp_path / "c" / "2" / "0").write_bytes(other)
+        with pytest.raises(ValueError, match=r"reshape|size|buffer"):
+            Reader(stored, "token")[10:25]
+
+
+def test_an_array_written_anew_in_other_chunks_is_not_read_as_the_one_that_was_opened(tmp_path):
+    stored, _ = plain(tmp_path / "x")
+    reader = Reader(stored, "token")
+    shutil.rmtree(tmp_path / "x")
+    plain(tmp_path / "x", (25, 6))
     with pytest.raises(ValueError, match=r"reshape|size|buffer"):
-        Reader(stored, "token")[10:25]
+        reader[0:25]
 
 
 def test_reading_a_plain_chunk_takes_the_memory_of_its_rows_once(tmp_path):

@@ -12,6 +12,7 @@ from counting import CountingArray, Tasks, no_compute, rows_of
 from distributed import Client, LocalCluster
 
 import dask_nlis as nlis
+from dask_nlis import workers
 from dask_nlis.factor.rungs import METHODS as RUNGS
 from dask_nlis.pipeline.asked import SCORES
 from dask_nlis.planner import FUSED, METHODS, layout_of
@@ -44,6 +45,7 @@ JOBS = {
     "norm": ({"scores": "norm", "theta": THETA}, 2),
     "norm at a pilot": ({"scores": "norm"}, 4),
     "influence": ({"scores": "influence", "theta": THETA}, 3),
+    "influence at a pilot": ({"scores": "influence"}, 5),
 }
 
 
@@ -78,6 +80,37 @@ def test_the_plan_is_what_the_run_does(job, blocks):
     assert sum(exact.values()) <= len(tasks.keys) <= plan.tasks
     if options.get("scheme", "poisson") == "poisson" and blocks > 1:
         assert plan.tasks <= 2.5 * len(tasks.keys)
+
+
+NET = nlis.Problem(nlis.ReluNetwork(2, hidden_bias=True))
+
+# Name: (problem, options of run and plan, those of run alone).
+BOUNDED = {
+    "leverage of a network": (NET, {"size": 60, "scores": "leverage"}, {}),
+    "a size that grows": (PROBLEM, {"size": "auto"}, {"epsilon": 1e6}),  # and is at once what it is to be
+    "a size that grows, by influence": (PROBLEM, {"size": "auto", "scores": "influence"}, {"epsilon": 1e6}),
+    "no memory for rows that may be drawn": (PROBLEM, {"size": 24}, {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::dask_nlis.ConvergenceWarning")
+@pytest.mark.parametrize("blocks", [1, 17, 40])
+@pytest.mark.parametrize("job", BOUNDED)
+def test_a_run_takes_no_more_tasks_than_its_plan_says(job, blocks, monkeypatch):
+    problem, options, more = BOUNDED[job]
+    if job.startswith("no memory"):
+        # What is kept of the drawn rows is more than a score for each row.
+        monkeypatch.setattr(workers, "fits_in_memory", lambda size: size <= 8 * blocks * ROWS)
+        options = {"size": 8 * blocks}
+    _, (x, y) = data(max(blocks, 8))
+    plan = nlis.plan(problem, x, y, **options, calibrate=False)
+    with Tasks() as tasks:
+        done = nlis.run(problem, x, y, **options, **more, seed=1)
+    assert plan.reads == sum(done.reads.values())
+    assert len(tasks.keys) <= plan.tasks <= 2.5 * len(tasks.keys)
+    assert any(each.kind == "draw" for each in plan.passes) == (problem is PROBLEM)
+    with pytest.raises(nlis.InputError, match="size='auto' needs a certificate"):
+        nlis.plan(PROBLEM, x, y, size="auto", scores="norm")
 
 
 def test_the_tables_of_the_plan_name_what_there_is():
@@ -139,6 +172,17 @@ def test_without_labels_scores_and_a_draw_are_planned():
         plan = nlis.plan(PROBLEM, x, size=20, **options)
         assert [each.label for each in plan.passes if each.reads] == labels
         assert plan.reads == reads
+        for scheme in SCHEMES:
+            plan = nlis.plan(PROBLEM, x, size=20, **options, scheme=scheme, calibrate=False)
+            A = (
+                nlis.reference_matrix(PROBLEM, x)
+                if "theta" not in options
+                else nlis.dual_matrix(PROBLEM, x, theta=THETA)
+            )
+            with Tasks() as tasks:
+                scores = nlis.norm_scores(A) if "factor" not in labels else nlis.leverage_scores(A, nlis.factorize(A))
+                nlis.draw(scores, 20, scheme=scheme, seed=0).take(x)
+            assert len(tasks.keys) <= plan.tasks
     with pytest.raises(nlis.InputTypeError, match="y is None, but scores='two-stage' need labels"):
         nlis.plan(PROBLEM, x)
 

@@ -36,7 +36,14 @@ class Hdf5Array:
 
     def __getitem__(self, index: Any) -> np.ndarray:
         with _h5py("path", self.path).File(self.path, "r") as file:
-            found: np.ndarray = file[self.name][index]
+            dataset = file.get(self.name)
+            shape, dtype = getattr(dataset, "shape", None), getattr(dataset, "dtype", None)
+            if (shape, dtype) != (self.shape, self.dtype):
+                raise InputError(
+                    f"{self.name!r} of {self.path!r} was {self.dtype} {self.shape} when it was opened and is now {dtype} "
+                    f"{shape}; open it anew"
+                )
+            found: np.ndarray = dataset[index]
             return found
 
 

@@ -4,6 +4,7 @@ Nothing is mapped, so that no page of the file counts as memory of the process, 
 the path, where the array begins and its strides.
 """
 
+import math
 import mmap
 import os
 from io import FileIO
@@ -16,6 +17,9 @@ from numpy.lib import format as npy
 from dask_nlis.errors import InputError, MissingDataError
 from dask_nlis.nouns import noun
 
+#: Bytes of a file that are read at a time where entries are not side by side.
+_PIECE = 2**20
+
 
 @noun
 class FileArray:
@@ -27,6 +31,7 @@ class FileArray:
     strides: tuple[int, ...]  # bytes, positive
     dtype: np.dtype[Any]
     token: str
+    head: bytes = b""  # what the file begins with, up to the first entry, where that tells shape and dtype
 
     @property
     def ndim(self) -> int:
@@ -46,21 +51,36 @@ class FileArray:
         return self._rows(first, max(first, last))[(inside, *rest)]
 
     def _rows(self, first: int, last: int) -> np.ndarray:
-        """Rows first ... last - 1: one stretch of the file, or one for each column where columns lie one by one."""
         shape = (last - first, *self.shape[1:])
         if not np.prod(shape):
             return np.empty(shape, dtype=self.dtype)
         with FileIO(self.path) as file:
-            begin = self.start + first * self.strides[0]
-            if len(shape) == 2 and self.strides[1] > self.strides[0]:
-                out = np.empty(shape, dtype=self.dtype, order="F")
-                for j in range(shape[1]):
-                    out[:, j] = self._stretch(file, begin + j * self.strides[1], shape[:1], self.strides[:1])
-                return out
-            return self._stretch(file, begin, shape, self.strides)
+            if self.head and file.read(len(self.head)) != self.head:
+                raise InputError(
+                    f"{self.path!r} was written anew, in another shape or dtype, since it was opened; open it anew"
+                )
+            return self._part(file, self.start + first * self.strides[0], shape, self.strides)
+
+    def _part(self, file: FileIO, begin: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
+        """Entries from a byte on: in one stretch of the file, one for each column where these lie one by one, or in pieces."""
+        widest = int(np.argmax(strides))
+        if widest:
+            out = np.empty(shape, dtype=self.dtype, order="F")
+            for k in range(shape[widest]):
+                inner = (*shape[:widest], *shape[widest + 1 :]), (*strides[:widest], *strides[widest + 1 :])
+                out[(slice(None),) * widest + (k,)] = self._part(file, begin + k * strides[widest], *inner)
+            return out
+        if _span(shape, strides, self.dtype.itemsize) == math.prod(shape) * self.dtype.itemsize:
+            return self._stretch(file, begin, shape, strides)
+        # What lies between the entries, of which there may be much more, is held for a piece at a time.
+        out, step = np.empty(shape, dtype=self.dtype), max(1, _PIECE // strides[0])
+        for k in range(0, len(out), step):
+            place = out[k : k + step]
+            place[...] = self._stretch(file, begin + k * strides[0], place.shape, strides)
+        return out
 
     def _stretch(self, file: FileIO, begin: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
-        size = sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + self.dtype.itemsize
+        size = _span(shape, strides, self.dtype.itemsize)
         raw = np.empty(size, dtype=np.uint8)
         if not filled(raw.data, file, begin):
             raise InputError(
@@ -76,6 +96,11 @@ def filled(place: memoryview, file: FileIO, start: int) -> bool:
     while done < len(place) and (count := file.readinto(place[done:])):  # one call may read less, 2 GB at most
         done += count
     return done == len(place)
+
+
+def _span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
+    """Bytes from the first entry to the end of the last."""
+    return sum((n - 1) * step for n, step in zip(shape, strides, strict=True)) + itemsize
 
 
 def open_npy(argument: str, path: str) -> FileArray:
@@ -94,6 +119,8 @@ def open_npy(argument: str, path: str) -> FileArray:
         except (ValueError, SyntaxError, EOFError) as cause:
             raise InputError(f"{argument}={path!r} holds no NPY header; write it with numpy.save") from cause
         start, size = file.tell(), stamp[0]
+        file.seek(0)
+        head = file.read(start)
     if dtype.hasobject:
         raise InputError(
             f"{argument}={path!r} holds Python objects, which only unpickling would read; save an array of numbers"
@@ -107,7 +134,8 @@ def open_npy(argument: str, path: str) -> FileArray:
     for axis in range(len(shape)) if by_columns else reversed(range(len(shape))):
         strides[axis], step = step, step * shape[axis]
     place = tuple(shape), tuple(strides), dtype
-    return FileArray(where, start, *place, tokenize(where, stamp, start, place[0], place[1], str(dtype)))
+    token = tokenize(where, stamp, start, place[0], place[1], str(dtype))
+    return FileArray(where, start, *place, token, head)
 
 
 def of_memmap(array: np.memmap) -> FileArray | None:

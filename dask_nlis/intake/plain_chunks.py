@@ -5,6 +5,7 @@ three times where the first copy is let go of late, and half of the CPU of a rea
 """
 
 import math
+import os
 import sys
 from io import FileIO
 from pathlib import Path
@@ -22,7 +23,7 @@ from dask_nlis.intake.npy_files import filled
 def read_plainly(array: Any, index: Any) -> np.ndarray | None:
     """Consecutive rows of a Zarr array whose chunk files hold them as they are in memory; None for any other array or index.
 
-    Also None where a chunk is missing or too short, which is for Zarr to fill or to refuse.
+    Also None where a chunk is missing or of another size, which is for Zarr to fill or to refuse.
 
     Examples
     --------
@@ -57,6 +58,8 @@ def read_plainly(array: Any, index: Any) -> np.ndarray | None:
         place = to[(begin - first) * row_bytes : (end - first) * row_bytes]
         try:
             with FileIO(name) as file:
+                if os.fstat(file.fileno()).st_size != chunk_rows * row_bytes:
+                    return None  # cut short, or the array was written anew in other chunks
                 if not filled(place, file, (begin - chunk * chunk_rows) * row_bytes):
                     return None
         except FileNotFoundError:

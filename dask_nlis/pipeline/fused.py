@@ -8,13 +8,14 @@ import numpy as np
 
 from dask_nlis import phase, tally, workers
 from dask_nlis.blocks import is_regular
-from dask_nlis.intake import create_scores, with_names, write_block
+from dask_nlis.intake import Rows, create_scores, with_names, write_block
 from dask_nlis.kernels.candidates import expected_scale
 from dask_nlis.matrix import TallMatrix
-from dask_nlis.pipeline.design import Kept, Known, Setting, Stage, Wanted, Way
+from dask_nlis.pipeline.design import Design, Kept, Known, Setting, Stage, Wanted, Way
 from dask_nlis.pipeline.drawn import Drawn, as_drawn, matrix_of
 from dask_nlis.pipeline.held import score_held
 from dask_nlis.pipeline.shelf import open_store, stored_scores
+from dask_nlis.planner import FUSED
 from dask_nlis.sample import Sample, pool_at, union_rows
 from dask_nlis.sampling import (
     Before,
@@ -121,15 +122,21 @@ def _expected(wanted: Wanted, known: Known | None) -> float:
 def way_of(setting: Setting, matrix: TallMatrix) -> Way:
     """Fused where the scheme, the layout and the memory allow it."""
     design, source = setting.design, matrix.source
-    if design.scheme != "poisson" or design.target is not None:
-        return score_held
-    if setting.keep_scores and setting.path is not None and not is_regular(source.chunks):
-        return score_held  # blocks of the scores are not those of the store, which one task each is to write
+    if fuses(design, source, setting.keep_scores and setting.path is not None):
+        return score_fused
     room = room_for(source, design.size)
     if not workers.fits_in_memory(room.n_bytes):
         _log.info(
             "%s candidates of a draw of %s rows would take %s bytes of memory: rows are scored, drawn and taken in turn",
             f"{room.n_rows:,}", f"{design.size:,}", f"{room.n_bytes:,}",
         )  # fmt: skip
-        return score_held
-    return score_fused
+    return score_held
+
+
+def fuses(design: Design, source: Rows, stored: bool) -> bool:
+    """Whether stages of this design are scored, drawn and taken in one read; `stored`: whether scores go to a store."""
+    if design.scheme not in FUSED or design.target is not None:
+        return False
+    if stored and not is_regular(source.chunks):
+        return False  # blocks of the scores are not those of the store, which one task each is to write
+    return workers.fits_in_memory(room_for(source, design.size).n_bytes)

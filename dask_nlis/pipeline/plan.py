@@ -9,7 +9,7 @@ from dask_nlis import workers
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.matrix import Dual, TallMatrix, Tangent, dual_matrix, reference_matrix
 from dask_nlis.pipeline.asked import asked, check_kind
-from dask_nlis.pipeline.fits import needs_of, steps_of
+from dask_nlis.pipeline.fits import has_patterns, needs_of, steps_of
 from dask_nlis.planner import METHODS, Plan, Step, calibrated, check_fits, passes_of, scores_alone, timed
 from dask_nlis.problem import Problem
 from dask_nlis.sampling import check_draw
@@ -54,7 +54,8 @@ def plan(
     y : array_like of shape (n,), optional
         Labels; without them, scores and a draw are planned, and no fit.
     size : int or float or "auto", optional
-        Rows to draw, a count or a share; where size="auto" would start by default.
+        Rows to draw, a count or a share; by default where size="auto" would start. "auto" plans its first size: each
+        doubling takes a draw, and the blocks of the drawn rows, once more.
     scores : {"two-stage", "leverage", "norm", "influence"}
         As for `run`; without y leverage or norm.
     scheme : {"poisson", "multinomial", "stratified", "systematic"}
@@ -113,13 +114,15 @@ def plan(
     if not isinstance(calibrate, bool | np.bool_):
         raise InputTypeError(f"calibrate is {type(calibrate).__name__}; give True or False")
     limit = _limit(memory_limit)
-    goal: dict[str, Any] = {"size": None if isinstance(size, str) and size == "auto" else size, "scores": scores}
+    grows = isinstance(size, str) and size == "auto"
+    goal: dict[str, Any] = {"size": None if grows else size, "scores": scores}
     goal |= {"theta": theta, "scheme": scheme, "rounds": rounds, "pilot_size": pilot_size}
     if y is None:
         matrix, n_draws, steps = _unlabelled(problem, X, goal, options)
     else:
-        matrix, design, scores, one = asked(problem, X, y, goal | {"epsilon": None, "seed": 0, "shares": None}, options)
-        n_draws, steps = design.size, steps_of(problem, design, scores, one, matrix.source.n_columns)
+        goal |= {"epsilon": None, "seed": 0, "shares": None} | ({"size": size, "epsilon": 1.0} if grows else {})
+        matrix, design, scores, one = asked(problem, X, y, goal, options)
+        n_draws, steps = design.size, steps_of(matrix, design, scores, one)
         theta = one
     needs = needs_of(steps, matrix, n_draws)
     layout, workforce = needs.layout, needs.workforce
@@ -180,7 +183,7 @@ def _unlabelled(
     size = min(n, 20 * p) if goal["size"] is None else goal["size"]
     size, _ = check_draw(size, goal["scheme"], n, 0)
     factorized, scored = ((name,), (name,)) if scores == "leverage" else ((), ("norm",))
-    return matrix, size, scores_alone(factorized, scored, goal["scheme"])
+    return matrix, size, scores_alone(factorized, scored, has_patterns(problem))
 
 
 def _matrices(problem: Problem, reference: TallMatrix, theta: Any, steps: list[Step]) -> dict[str, TallMatrix]:

@@ -160,7 +160,8 @@ def run(
     goal: dict[str, Any] = {"size": size, "epsilon": epsilon, "seed": seed, "theta": theta, "scores": scores}
     goal |= {"scheme": scheme, "shares": shares, "rounds": rounds, "pilot_size": pilot_size}
     reference, design, scores, one = asked(problem, X, y, goal, options)
-    check_run_fits(reference, design, scores, one, in_memory=store is None and keep_scores)
+    keeping = {"in_memory": store is None and keep_scores, "stored": store is not None and keep_scores}
+    check_run_fits(reference, design, scores, one, **keeping)
     path = None if store is None else check_free(store)
     if path is not None:
         problem.to_dict()  # raises for users' functions, which could not be stored at the end

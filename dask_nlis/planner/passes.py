@@ -21,8 +21,10 @@ def _pass(step: Step, layout: Layout, size: int, scheme: str, method: str) -> Pa
     n, blocks = layout.n_rows, layout.blocks
     if step.kind in READS:
         reads = METHODS[method] if step.kind == "factor" else 1
-        tasks = blocks if step.kind != "factor" else reads * _factor_tasks(step, layout, method)
-        exact = step.kind != "factor" or method not in ("tsqr", "auto") or (method == "auto" and _tall(step, layout))
+        tasks = blocks + step.more if step.kind != "factor" else reads * _factor_tasks(step, layout, method)
+        exact = not step.more
+        if step.kind == "factor" and method in ("tsqr", "auto"):
+            exact = method == "auto" and _tall(step, layout)
         return Pass(step.label, step.kind, reads, blocks, tasks, exact, reads * layout.n_bytes, _flops(step, layout))
     if step.kind == "draw":
         # Each pass looks at blocks with positive scores; stages that are joined look at the drawn rows of all.

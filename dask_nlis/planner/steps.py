@@ -14,7 +14,7 @@ READS = ("factor", "scores", "loss")
 #: Passes over held scores that a draw takes, at most; the look at their sum comes on top.
 DRAW_PASSES = {"poisson": 4, "multinomial": 3, "stratified": 7, "systematic": 7}
 
-#: Schemes whose draw and rows come out of the same read as the scores.
+#: Schemes whose draw and rows come out of the same read as the scores, where nothing else stands against it.
 FUSED = frozenset({"poisson"})
 
 #: What is factorised and what is scored, for scores made once at a theta.
@@ -33,45 +33,61 @@ class Step(NamedTuple):
     matrices: tuple[str, ...] = ()
     earlier: int = 0
     share: float = 1.0  # of the rows to be drawn in all
+    more: int = 0  # small tasks besides those of the blocks, at most
 
 
-def two_stage(scheme: str, stages: int, first: float, curved: bool) -> list[Step]:
+def two_stage(fused: bool, stages: int, first: float, curved: bool) -> list[Step]:
     """Steps of two-stage scores: `first` is the share of the rows in the first of them; one stage has all.
 
-    `curved`: whether the loss has curvature, so that there is influence.
+    `fused`: whether draw and rows come out of the same read as the scores; `curved`: whether the loss has curvature, so
+    that there is influence.
     """
     if stages == 1:
-        return [*_scored("", scheme, ("reference",), ("reference",), 0), *_end()]
-    steps = list(_scored("pilot ", scheme, ("reference",), ("reference",), 0, first))
+        return [*_scored("", fused, ("reference",), ("reference",), 0), *_end()]
+    steps = list(_scored("pilot ", fused, ("reference",), ("reference",), 0, first))
     both = ("dual", "tangent") if curved else ("dual",)
     for stage in range(1, stages):
         name = "" if stages == 2 else f"round {stage + 1} "
-        steps += _scored(name, scheme, both, both, stage, first + (1 - first) * stage / (stages - 1))
+        steps += _scored(name, fused, both, both, stage, first + (1 - first) * stage / (stages - 1))
     return [*steps, *_end()]
 
 
-def scored_once(scores: str, scheme: str, pilot: float) -> list[Step]:
-    """Steps of scores made once, after a pilot of its own rows, `pilot` of those to be drawn; 0 where theta is given."""
-    steps = list(_scored("pilot ", scheme, ("reference",), ("reference",), 0, pilot)) if pilot else []
-    steps += _scored("", scheme, *ONCE[scores], 0)
+def scored_once(scores: str, fused: bool, pilot: float, by_pattern: bool) -> list[Step]:
+    """Steps of scores made once, after a pilot of its own rows, `pilot` of those to be drawn; 0 where theta is given.
+
+    `by_pattern`: whether leverage of the dual matrix may be by activation pattern.
+    """
+    steps = list(_scored("pilot ", fused, ("reference",), ("reference",), 0, pilot)) if pilot else []
+    # What c will be is told by the pilot's rows, but for leverage, whose sum is known, and norms.
+    estimated, more = fused and bool(pilot) and scores == "influence", int(by_pattern and scores == "leverage")
+    steps += _scored("", fused, *ONCE[scores], 0, estimated=estimated, more=more)
     return [*steps, *_end(certificate=scores != "norm")]
 
 
-def scores_alone(factorized: tuple[str, ...], scored: tuple[str, ...], scheme: str) -> list[Step]:
-    """Steps without labels, where no fit is made."""
-    return list(_scored("", scheme, factorized, scored, 0))
+def scores_alone(factorized: tuple[str, ...], scored: tuple[str, ...], by_pattern: bool) -> list[Step]:
+    """Steps without labels, where no fit is made: scores that are held, and drawn from by `draw`."""
+    return list(_scored("", False, factorized, scored, 0, more=int(by_pattern and scored == ("dual",))))
 
 
 def _scored(
-    name: str, scheme: str, factorized: tuple[str, ...], scored: tuple[str, ...], earlier: int, share: float = 1.0
+    name: str,
+    fused: bool,
+    factorized: tuple[str, ...],
+    scored: tuple[str, ...],
+    earlier: int,
+    share: float = 1.0,
+    *,
+    estimated: bool = False,
+    more: int = 0,
 ) -> Iterator[Step]:
     if factorized:
         yield Step(f"{name}factor", "factor", factorized, earlier)
-    if earlier and scheme in FUSED:  # chances in the first stage are found again rather than kept
+    if estimated or (earlier and fused):
         yield Step(f"{name}estimate", "estimate")
+    if earlier and fused:  # chances in the first stage are found again rather than kept
         scored = (*scored, "reference")
-    yield Step(f"{name}scores", "scores", scored, earlier, share)
-    if scheme not in FUSED:
+    yield Step(f"{name}scores", "scores", scored, earlier, share, more)
+    if not fused:
         yield Step(f"{name}draw", "draw", (), earlier, share)
         yield Step(f"{name}rows", "rows", (), earlier, share)
 
