@@ -2,8 +2,10 @@
 
 import logging
 import math
+import pickle
 import subprocess
 import sys
+import warnings
 from collections import Counter
 
 import dask
@@ -11,7 +13,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from counting import CountingArray, Tasks, rows_of, same_bits
-from dask._task_spec import DataNode, Task, TaskRef
+from dask._task_spec import DataNode, Task, TaskRef, convert_legacy_graph
 from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import SchedulerPlugin
 
@@ -195,7 +197,9 @@ def built(n_blocks):
         [sys.executable, "-c", BUILD, str(n_blocks)], capture_output=True, text=True, check=True, timeout=880
     )
     before, peak, size, *asked = map(int, ran.stdout.split())
-    assert size == n_blocks  # one node a block in the graph of the scores, whatever reads X and y
+    assert (
+        size == n_blocks + 1
+    )  # one node a block in the graph of the scores, whatever reads X and y, and one for theta
     assert len(asked) == 4
     assert max(asked) <= phase.LOCAL_WAVE
     return before, peak
@@ -307,3 +311,49 @@ def test_what_a_cluster_holds_is_not_sent_there_again_as_a_constant(caplog):
             scheduler.removeHandler(caplog.handler)
     assert [record.message for record in caplog.records if "run_spec" in record.message] == []
     assert factor.r.tobytes() == nlis.factorize(A, method="tsqr").r.tobytes()
+
+
+class Sent:
+    """A scheduler that records the bytes of each task as it would be sent to a worker, constants apart."""
+
+    def __init__(self):
+        self.sizes = {}
+
+    def __call__(self, graph, keys, **options):
+        made = graph if isinstance(graph, dict) else graph.__dask_graph__()
+        for key, node in convert_legacy_graph(dict(made)).items():
+            if not isinstance(node, DataNode):
+                self.sizes[key] = len(pickle.dumps(node))
+        return dask.local.get_sync(graph, keys, **options)
+
+
+@pytest.mark.parametrize("computed", [False, True], ids=["read", "computed"])
+def test_theta_is_in_a_graph_once_and_in_no_task(computed):
+    n, d = 24, 1_000
+    problem = nlis.Problem(nlis.ReluNetwork(100))
+    X = da.ones((n, d), chunks=(4, -1)) if computed else da.from_array(np.ones((n, d)), (4, -1))
+    y, theta = da.ones(n, chunks=4), np.full(problem.model.n_parameters(d), 0.01)  # 0.8 MB
+    A = nlis.dual_matrix(problem, X, y, theta=theta)
+    sent = Sent()
+    with dask.config.set(scheduler=sent):
+        nlis.draw(nlis.norm_scores(A), 3, seed=0)
+        nlis.loss_scores(A).compute()
+        nlis.total_loss(problem, X, y, np.stack([theta, 2 * theta]))
+        nlis.drift(problem, X, y, np.stack([theta, 2 * theta]), by="norm")
+    assert len(sent.sizes) > 4 * n / 4
+    assert max(sent.sizes.values()) < 50_000
+
+
+def test_factors_are_in_the_graphs_of_a_run_once_and_in_no_task_of_a_block():
+    n, d = 40, 60
+    problem = nlis.Problem(nlis.ReluNetwork(4), constraint=nlis.Ball(10.0))
+    X, y = nlis.datasets.generated_rows(50 * n, d, block_rows=50)
+    sent = Sent()
+    with dask.config.set(scheduler=sent), warnings.catch_warnings():
+        warnings.simplefilter("ignore", nlis.ConvergenceWarning)
+        done = nlis.run(problem, X, y, size=1200, seed=0)
+    sizes = sorted(sent.sizes.values())
+    assert done.pilot is not None
+    assert done.factor.whitener.nbytes > 400_000
+    assert len(sizes) > 6 * n
+    assert sizes[-n // 2] < 20_000  # the largest are of rows that were drawn and of merges of factors

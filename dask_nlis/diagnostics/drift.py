@@ -3,8 +3,6 @@
 from typing import Any
 
 import numpy as np
-from dask import delayed
-from dask.base import tokenize
 
 from dask_nlis.diagnostics.drift_noun import Drift
 from dask_nlis.diagnostics.drift_sums import Comparison, Factors, Table, comparison_block, factors_block
@@ -14,7 +12,7 @@ from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.factor.sums import check_finite_factor, read_sum
 from dask_nlis.intake import Rows
 from dask_nlis.kernels.linalg import spectrum
-from dask_nlis.matrix import Dual, TallMatrix, dual_matrix
+from dask_nlis.matrix import Dual, TallMatrix, dual_matrix, shared
 from dask_nlis.problem import Problem, check_theta
 
 #: Width of a square matrix as large as the tables of a pair usually are.
@@ -107,9 +105,7 @@ def drift(
         comparison_block,
         int(_TABLE_WIDTH * np.sqrt(len(pairs))),
         rules=rules,
-        whiteners=None
-        if whiteners is None
-        else delayed(whiteners, name=f"nlis-whitener-{tokenize(whiteners)}", traverse=False),
+        whiteners=None if whiteners is None else shared(whiteners),
         by=by,
         pairs=pairs,
         top=min(int(top), matrix.shape[0]),

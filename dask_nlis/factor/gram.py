@@ -13,7 +13,7 @@ from array_api_compat import array_namespace
 
 from dask_nlis.device import Device, choose, like
 from dask_nlis.factor.patterns import HIGHEST, LOWEST, pattern_gram
-from dask_nlis.factor.sums import read_sum, shared
+from dask_nlis.factor.sums import read_sum
 from dask_nlis.kernels.products import lower_gram, mirrored, times, triangular
 from dask_nlis.matrix import Finding, Job, TallMatrix, boxed, leaves
 from dask_nlis.matrix.findings import overflow
@@ -52,7 +52,7 @@ def read_gram(matrix: TallMatrix, whitener: np.ndarray | None = None, *, narrow:
     With the units of a network it is made by activation pattern where that pays, and that of F on the basis alone.
     """
     width = _width(matrix.shape[1], whitener, narrow)
-    found: Gram = read_sum(matrix, gram_block, width, whitener=shared(whitener), narrow=narrow is not None)
+    found: Gram = read_sum(matrix, gram_block, width, whitener=whitener, narrow=narrow is not None)
     return found
 
 
@@ -85,7 +85,7 @@ def read_grams(
         grams_block,
         math.ceil(math.hypot(*shapes)),
         jobs=tuple(matrix.job for matrix in matrices),
-        whiteners=[shared(whitener) for whitener in whiteners],
+        whiteners=list(whiteners),
         narrow=tuple(each is not None for each in units),
     )
     return found.parts

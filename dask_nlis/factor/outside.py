@@ -8,7 +8,6 @@ import numpy as np
 
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, MatrixMismatchError
-from dask_nlis.factor.sums import shared
 from dask_nlis.kernels.complement import outside_share
 from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, map_blocks
 from dask_nlis.matrix.on_device import on_device
@@ -39,9 +38,7 @@ def check_comparable(matrix: TallMatrix, columns: Sequence[str], rule_token: str
 
 def lazy_outside(matrix: TallMatrix, outward: np.ndarray) -> da.Array:
     """Share of each squared row norm along the directions `outward` (p, k), as a lazy Dask array (n,)."""
-    lazy = map_blocks(
-        matrix, outside_block, "nlis-score", meta=np.empty((0, 0)), job=matrix.job, outward=shared(outward)
-    )
+    lazy = map_blocks(matrix, outside_block, "nlis-score", meta=np.empty((0, 0)), job=matrix.job, outward=outward)
     return one_a_row(matrix, lazy)
 
 

@@ -10,9 +10,7 @@ from typing import Any, Protocol, Self
 
 import dask.array as da
 import numpy as np
-from dask import delayed
 from dask._task_spec import List, Task, TaskRef
-from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_nlis import phase
@@ -50,11 +48,6 @@ def read_sum(matrix: TallMatrix, task: Callable[..., np.ndarray], width: int, **
     assert total is not None  # a matrix has at least one block
     check_finite(total.finding, matrix.source.names, "in all")
     return total
-
-
-def shared(value: np.ndarray | None) -> Any:
-    """Give an array that every task needs a key of its own, so that it travels once."""
-    return None if value is None else delayed(value, name=f"nlis-whitener-{tokenize(value)}")
 
 
 def check_finite_factor(r: np.ndarray) -> None:

@@ -20,7 +20,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask_nlis import phase
 from dask_nlis.blocks import STACK, group_blocks, groups_together
 from dask_nlis.device import choose
-from dask_nlis.factor.sums import check_finite_factor, shared
+from dask_nlis.factor.sums import check_finite_factor
 from dask_nlis.kernels.linalg import merge_r, r_factor
 from dask_nlis.matrix import Finding, Job, TallMatrix, boxed, check_finite, leaves, map_boxes
 from dask_nlis.matrix.findings import overflow
@@ -39,7 +39,7 @@ class Partial(NamedTuple):
 def read_tree(matrix: TallMatrix, whitener: np.ndarray | None = None, only: np.ndarray | None = None) -> Partial:
     """One read of X: the R factor of F, of some of its columns, or of F W, group of blocks by group."""
     p = _width(matrix.shape[1], whitener, only)
-    lazy = map_boxes(matrix, factor_block, "nlis-factor", whitener=shared(whitener), only=only)
+    lazy = map_boxes(matrix, factor_block, "nlis-factor", whitener=whitener, only=only)
     n_rows, found = 0, Finding()
 
     def factors() -> Iterator[np.ndarray]:

@@ -10,7 +10,7 @@ from dask_nlis.matrix.constructors import (
 from dask_nlis.matrix.findings import Finding, check_finite
 from dask_nlis.matrix.leaf import Leaf
 from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule, Tangent
-from dask_nlis.matrix.tall import TallMatrix, boxed, map_blocks, map_boxes
+from dask_nlis.matrix.tall import TallMatrix, boxed, map_blocks, map_boxes, shared
 from dask_nlis.matrix.tasks import Job, leaves
 
 __all__ = [
@@ -32,5 +32,6 @@ __all__ = [
     "map_blocks",
     "map_boxes",
     "reference_matrix",
+    "shared",
     "tangent_matrix",
 ]

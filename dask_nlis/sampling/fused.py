@@ -14,7 +14,6 @@ import dask.array as da
 import numpy as np
 from dask._task_spec import Alias, Task, TaskRef
 from dask.base import tokenize
-from dask.delayed import delayed
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_nlis import phase, workers
@@ -167,7 +166,7 @@ def _read(
         blocks=[each.block for each in scorers],
         arguments=[dict(each.arguments) for each in scorers],
         scales=[(each.sample.scale, each.sample.n_draws) for each in earlier],
-        drawn=delayed(drawn, name=f"nlis-drawn-{tokenize(drawn)}"),
+        drawn=drawn,
         sieve=sieve,
         write=write,
         holds=holds,

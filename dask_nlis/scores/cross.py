@@ -4,8 +4,6 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask import delayed
-from dask.base import tokenize
 
 from dask_nlis.device import choose
 from dask_nlis.errors import InputTypeError
@@ -13,7 +11,7 @@ from dask_nlis.factor import Factor, check_comparable
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.complement import inside
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, map_blocks
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, map_blocks, shared
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import matrix_rows, row_values
@@ -76,8 +74,7 @@ def cross_leverage_scores(A: Any, factor: Factor) -> Any:
 
 def lazy_cross(matrix: TallMatrix, factor: Factor) -> da.Array:
     """Cross leverage as a lazy Dask array (n,) with one task a block."""
-    parts = (factor.whitener, factor.correction, factor.outward)
-    target = delayed(parts, name=f"nlis-whitener-{tokenize(parts)}", traverse=False)
+    target = shared((factor.whitener, factor.correction, factor.outward))
     lazy = map_blocks(matrix, cross_block, "nlis-score", meta=np.empty((0, 0)), job=matrix.job, target=target)
     return one_a_row(matrix, lazy)
 

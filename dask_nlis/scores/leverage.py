@@ -14,7 +14,7 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.products import triangular
-from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, check_finite
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, check_finite, shared
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import LARGEST, SMALLEST, units_of
 from dask_nlis.matrix.tasks import matrix_rows, room_for, row_values
@@ -94,9 +94,9 @@ def lazy_leverage(matrix: TallMatrix, factor: Factor) -> da.Array:
 
 def leverage_scorer(matrix: TallMatrix, factor: Factor) -> Scorer:
     """How rows are scored by leverage."""
-    shared: dict[str, Any] = {"whitener": shared_whitener(factor), "form": shared_form(matrix, factor)}
-    shared |= {"tolerance": factor.score_tolerance, "by_pattern": _by_pattern(factor)}
-    return Scorer(leverage_block, {"job": matrix.job, **shared})
+    given: dict[str, Any] = {"tolerance": factor.score_tolerance, "by_pattern": _by_pattern(factor)}
+    given |= {"whitener": shared_whitener(factor), "form": shared_form(matrix, factor)}
+    return Scorer(leverage_block, {"job": matrix.job, **given})
 
 
 def _by_pattern(factor: Factor) -> bool:
@@ -116,8 +116,7 @@ def shared_form(matrix: TallMatrix, factor: Factor) -> Any:
 
 def shared_whitener(factor: Factor) -> Any:
     """Give whitener and correction a key of their own, so that they travel once and not with every task."""
-    pair = (factor.whitener, factor.correction)
-    return delayed(pair, name=f"nlis-whitener-{tokenize(pair)}", traverse=False)
+    return shared((factor.whitener, factor.correction))
 
 
 @on_device
