@@ -47,8 +47,8 @@ def run(
 ) -> Run:
     """Score, draw, refit and certify in one job: X (n, d), y (n,) -> Run. Computes.
 
-    Two stages by default, which need no theta: a quarter of the rows by leverage of the reference matrix; a fit to them;
-    the rest by a mixture of leverage, influence and a constant at that fit; a refit on both. Reads X 5 times: factor and
+    Two stages by default, which need no theta: a quarter of the rows, or half where they are few, by leverage of the
+    reference matrix; a fit to them; the rest by a mixture of leverage, influence and a constant at that fit; a refit on both. Reads X 5 times: factor and
     scores of each stage, and the total loss of the fit. Each factor takes 1 more at a condition above 100 or for dependent
     columns, 2 more above 1e7; `Run.reads` says how many there were. At a theta that is given leverage takes 3, norms 2.
 
@@ -62,9 +62,8 @@ def run(
 
     Poisson stages are joined as one union design: a row drawn in either stage counts once, with weight
     1 / (1 - (1 - pi_1)(1 - pi_2)), and `size` is the expected number of distinct rows. Other schemes are pooled by the
-    balance heuristic, where a row drawn twice counts twice. Where a quarter of the rows is too few for a fit (five rows a
-    parameter; two more rows than parameters in a bounded set) the first stage takes so many, up to half of all;
-    beyond that, or where its fit is not ok (1 read more), all rows are drawn in one stage by reference leverage, and
+    balance heuristic, where a row drawn twice counts twice. Where half of the rows are too few for a fit (five rows a
+    parameter; two more rows than parameters in a bounded set), or where its fit is not ok (1 read more), all rows are drawn in one stage by reference leverage, and
     `Run.why_one_stage` says so. A fit that is merely not stationary serves: those of networks end in kinks.
 
     Parameters
@@ -104,8 +103,8 @@ def run(
         Stages, of two-stage scores, each with a row or more: 1 draws by reference leverage alone; more refit and rescore
         again, which takes 2 reads each.
     pilot_size : int or float, optional
-        Rows of the first stage, part of `size` for two-stage scores and besides it for the others, where the larger of
-        size / 4 and 5 p is the default.
+        Rows of the first stage. For two-stage scores a part of `size`, by default size / 4 or, where that is more, the
+        smaller of size / 2 and 10 p; for the others besides it, by default the larger of size / 4 and 5 p.
     sample_weight : array_like of shape (n,), optional
         Row weights v >= 0: a row counts sqrt(v) times in the matrices and v times in the losses; 0 is never drawn.
     missing : {"raise", "drop"}

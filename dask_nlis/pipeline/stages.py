@@ -31,6 +31,9 @@ from dask_nlis.scores import Scorer, Share, gradient_lengths, leverage_scorer, m
 #: leverage has its say in the first stage.
 SMALL, LARGE = (0.45, 0.45, 0.10), (0.0, 0.90, 0.10)
 
+#: Rows a parameter of a pilot fit beyond which more of them are worth less than rows by better scores.
+_ENOUGH = 10
+
 
 class Staged(NamedTuple):
     """Where the stages end: everything but the last sample, which may still grow."""
@@ -116,8 +119,13 @@ def least_rows(problem: Problem, d: int) -> int:
 
 
 def first_rows(problem: Problem, design: Design, d: int) -> int | None:
-    """Rows of the first of several stages; None where there is room for one only. Raises where a round gets no row."""
-    first = max(round(design.size / 4), least_rows(problem, d)) if design.first is None else design.first
+    """Rows of the first of several stages; None where there is room for one only. Raises where a round gets no row.
+
+    By default a quarter of all, and up to half of them where a quarter is less than ten a parameter: scores at a rough
+    fit are worth less than the rows that make it a better one (`examples/guide/two_stages.md` has the figures).
+    """
+    enough = min(design.size // 2, _ENOUGH * problem.model.n_parameters(d))
+    first = max(round(design.size / 4), enough, least_rows(problem, d)) if design.first is None else design.first
     if 2 * first > design.size and design.first is None:
         return None
     left = design.size - first
