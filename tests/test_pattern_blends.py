@@ -10,11 +10,12 @@ from counting import CountingArray, FakeGPU, Tasks, executed, same_bits
 
 import dask_nlis as nlis
 from dask_nlis import device
+from dask_nlis.device import choose
 from dask_nlis.factor import factorize_together
-from dask_nlis.factor.gram import read_gram, read_grams
 from dask_nlis.factor.sketch import read_sketch
 from dask_nlis.kernels import patterns as kernels
 from dask_nlis.matrix import as_matrix
+from dask_nlis.matrix.grouping import Sought, groupings
 from dask_nlis.matrix.patterns import units_of
 from dask_nlis.scores import Share, lazy_deletion, lazy_scores, mixture_scorer
 
@@ -87,6 +88,10 @@ def formed_only(monkeypatch):
         monkeypatch.setattr(f"dask_nlis.{room}.units_of", lambda *_: None)
 
 
+def in_blocks(x):
+    return da.from_array(x, (600, x.shape[1]))
+
+
 CASES = {
     "identity": (nlis.ReluNetwork(4), nlis.SquaredError()),
     "logistic loss": (nlis.ReluNetwork(4), nlis.LogisticLoss()),
@@ -100,9 +105,19 @@ CASES = {
 
 @pytest.mark.parametrize("spoil", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_factor_influence_and_mixture_are_those_of_the_definitions(name, spoil, rng):
+def test_factor_influence_and_mixture_are_those_of_the_definitions(name, spoil, rng, monkeypatch):
+    monkeypatch.setattr("dask_nlis.device.memory._SUB_BLOCK_BYTES", {"cpu": 1})  # 256 rows, several to a block
     model, loss = CASES[name]
-    A, T = network(rng, 900, model=model, loss=loss, weights=True, spoil=spoil, missing="drop" if spoil else "raise")
+    A, T = network(
+        rng,
+        900,
+        model=model,
+        loss=loss,
+        weights=True,
+        spoil=spoil,
+        missing="drop" if spoil else "raise",
+        wrap=in_blocks,
+    )
     h, tangent, lengths, counts, kappa = defined(A, T)
     factors, reads = factorize_together([A, T])
     one = {"patterns"} if kappa < 50 else {"patterns", "cholesky-qr2"}
@@ -151,6 +166,7 @@ def test_one_read_for_both_factors_one_for_the_mixture_and_no_row_is_formed(grou
     assert same_bits(factors[1].r, nlis.factorize(T).r)
     X.reads()
     seen.clear()
+    monkeypatch.setattr("dask_nlis.scores.patterns.sliced", None)  # forms serve
     scores = lazy_scores(A, mixture_scorer(A, T, factors, SHARE))
     assert executed(scores) == 4 + 1  # both forms are made at once
     np.testing.assert_allclose(scores.compute(), 0.1 * h + 0.2 * lengths + 0.3 * counts, rtol=1e-12, atol=1e-25)
@@ -185,15 +201,26 @@ def test_scores_by_pattern_are_those_of_the_dense_path_and_of_any_scheduler(rng,
     np.testing.assert_allclose(nlis.influence_scores(T, tree).compute(), found[1], rtol=1e-12)
 
 
-def test_rows_of_one_matrix_that_are_zero_leave_the_other_as_if_alone(rng, monkeypatch):
-    worth(monkeypatch, True)
+def test_rows_of_one_matrix_that_are_zero_leave_the_other_as_if_alone(rng):
     A, T = network(rng, 900, loss=nlis.Huber(0.5), weights=True)
     bent = np.asarray(T.to_dask_array().compute()).any(axis=1)
     assert 50 < bent.sum() < 400
-    units = [units_of(M.rule, True) for M in (A, T)]
-    together = read_grams([A, T], [None, None], units)
-    for M, each, gram in zip((A, T), units, together, strict=True):
-        assert same_bits(gram.values, read_gram(M, narrow=each).values)
+    block = [np.asarray(part.compute()) for part in (A.source.x, A.source.y, A.source.weight)]
+    sought = [Sought(A.job), Sought(T.job), None, Sought(T.job, gradients=True)]
+    together = groupings(*block, 0, sought, choose("cpu"))
+    assert together[2] is None
+    for each, found in zip(sought, together, strict=True):
+        (alone,) = groupings(*block, 0, [each], choose("cpu"))
+        assert found is None or all(map(np.array_equal, found.groups[2:], alone.groups[2:]))
+    np.testing.assert_array_equal(np.sort(together[1].groups.order), np.flatnonzero(bent))
+
+
+def test_matrices_at_other_thetas_have_patterns_of_their_own(rng):
+    A, T = network(rng, 900, loss=nlis.LogisticLoss())
+    other = nlis.tangent_matrix(A.problem, A.source.x, A.source.y, theta=rng.normal(size=24))
+    factors, reads = factorize_together([A, other, T])
+    assert reads == 1
+    assert all(same_bits(f.r, nlis.factorize(M).r) for f, M in zip(factors, (A, other, T), strict=True))
 
 
 @pytest.mark.parametrize(("kappa", "method"), [(1e4, "cholesky-qr2"), (1e8, "tsqr")])
@@ -210,14 +237,27 @@ def test_ill_conditioned_data_climb_and_stay_as_exact_as_the_condition_lets_them
     assert factors[1].correction is not None
 
 
-def test_where_one_factor_is_by_pattern_and_the_other_is_not(rng):
+def test_where_one_factor_is_by_pattern_and_the_other_is_not(rng, monkeypatch):
     A, T = network(rng, 900, loss=nlis.LogisticLoss())
-    tree = nlis.factorize(T, method="tsqr")
-    tree = nlis.Factor.from_dict(tree.to_dict() | {"correction": np.eye(tree.rank)})  # one that belongs to formed rows
+    trees = [nlis.factorize(M, method="tsqr") for M in (A, T)]
+    dual, tangent = (  # as of a high condition: a correction belongs to formed rows
+        nlis.Factor.from_dict(tree.to_dict() | {"correction": np.eye(tree.rank)}) for tree in trees
+    )
     h, _, lengths, counts, _ = defined(A, T)
-    for factors in ((nlis.factorize(A), tree), (nlis.factorize(A, method="tsqr"), nlis.factorize(T))):
+    formed = []
+    for name in ("gradient_rows", "matrix_rows"):
+        used = getattr(sys.modules["dask_nlis.scores.blend"], name)
+        spy = lambda *given, name=name, used=used: formed.append(name) or used(*given)  # noqa: E731
+        monkeypatch.setattr(sys.modules["dask_nlis.scores.blend"], name, spy)
+    for factors, name in (
+        ((nlis.factorize(A), tangent), {"gradient_rows"}),
+        ((dual, nlis.factorize(T)), {"matrix_rows"}),
+        (trees, set()),  # without a correction, and with a small condition
+    ):
+        formed.clear()
         found = lazy_scores(A, mixture_scorer(A, T, factors, SHARE)).compute()
         np.testing.assert_allclose(found, 0.1 * h + 0.2 * lengths + 0.3 * counts, rtol=1e-12, atol=1e-25)
+        assert set(formed) == name
 
 
 def test_tangent_rows_that_are_no_linear_map_by_pattern_are_formed_and_others_need_no_closed_adjoint(rng):
@@ -264,6 +304,9 @@ def test_bad_rows_between_the_reads_are_named_by_influence_and_mixture(rng):
     for scores in (influence, mixed):
         with pytest.raises(nlis.NonFiniteError, match=r"column 1 \('x1'\).* at row 123 "):
             scores.compute()
+    held[0][123] = 1e200
+    with pytest.raises(nlis.NonFiniteError, match="X, finite at row 123, overflows in the model"):
+        influence.compute()
     held[0][123] = 1e5
     with pytest.raises(nlis.NonFiniteError, match="row 123 exceeds 1: X or y changed since factorize"):
         mixed.compute()
