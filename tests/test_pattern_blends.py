@@ -1,6 +1,7 @@
 """Tangent matrices, influence and mixtures of ReLU networks by activation pattern: those of formed rows, in fewer reads."""
 
 import sys
+import tracemalloc
 
 import dask
 import dask.array as da
@@ -12,12 +13,16 @@ import dask_nlis as nlis
 from dask_nlis import device
 from dask_nlis.device import choose
 from dask_nlis.factor import factorize_together
+from dask_nlis.factor.gram import grams_block
 from dask_nlis.factor.sketch import read_sketch
 from dask_nlis.kernels import patterns as kernels
 from dask_nlis.matrix import as_matrix
 from dask_nlis.matrix.grouping import Sought, groupings
 from dask_nlis.matrix.patterns import units_of
+from dask_nlis.pipeline.held import score_held
 from dask_nlis.scores import Share, lazy_deletion, lazy_scores, mixture_scorer
+from dask_nlis.scores.blend import mixture_block
+from dask_nlis.scores.patterns import forms_of
 
 EPS = np.finfo(np.float64).eps
 SHARE = Share(0.1, 0.2, 0.3)
@@ -335,6 +340,26 @@ def test_the_sketch_of_a_tangent_matrix_by_unit_is_that_of_the_formed_rows(rng):
         np.testing.assert_allclose(r, other, atol=1e-12 * np.abs(other).max())
 
 
+def test_no_array_of_rows_times_columns_is_in_memory(rng):
+    n, d = 40_000, 40
+    A, T = network(rng, n, model=nlis.ReluNetwork(10), loss=nlis.LogisticLoss(), d=d)
+    block = [np.asarray(part.compute()) for part in (A.source.x, A.source.y)]
+    pairs = [(1e-6 * rng.normal(size=(M.shape[1], M.shape[1])), None) for M in (A, T)]
+    mixed = {"job": A.job, "tangent": T.rule, "whiteners": pairs, "share": SHARE, "tolerance": 1e-9}
+    mixed |= {"forms": forms_of([(units_of(M.rule, True), w) for M, (w, _) in zip((A, T), pairs, strict=True)])}
+    for run in (
+        lambda: grams_block(
+            *block, None, 0, job=A.job, jobs=(A.job, T.job), whiteners=(None, None), narrow=(True, True)
+        ),
+        lambda: mixture_block(*block, None, 0, by_pattern=(True, True), **mixed),
+    ):
+        tracemalloc.start()
+        run()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 60 * 2**20 < 8 * n * A.shape[1] / 2  # a few numbers a row, and batches of 16 MB
+
+
 @pytest.mark.filterwarnings("ignore::dask_nlis.ConvergenceWarning")
 @pytest.mark.parametrize("scores", ["two-stage", "influence"])
 def test_a_run_reads_and_draws_as_its_plan_says_fused_or_not(scores, rng, monkeypatch):
@@ -351,7 +376,10 @@ def test_a_run_reads_and_draws_as_its_plan_says_fused_or_not(scores, rng, monkey
     assert X.reads() == sum(done.reads.values()) == plan.reads
     assert len(tasks.keys) <= plan.tasks
     assert done.factor.method == "patterns"
+    used = []
     monkeypatch.setattr("dask_nlis.pipeline.fused.fuses", lambda *_: False)
+    monkeypatch.setattr("dask_nlis.pipeline.fused.score_held", lambda *given: used.append(1) or score_held(*given))
     held = nlis.run(problem, da.from_array(x, (500, 3)), y, **options, seed=2)
     assert same_bits(held.sample.indices, done.sample.indices)
     assert same_bits(held.sample.probabilities, done.sample.probabilities)
+    assert used
