@@ -311,12 +311,13 @@ def tangent_rows(problem: Problem, theta: Array, x: Array, y: Array, out: np.nda
     model = problem.model
     if isinstance(model, Linear | SingleIndex):
         u = model.index(theta, x)
-        root = _root_of_curvature(problem.loss, model.activation.value(u), y)
+        root = root_of_curvature(problem.loss, model.activation.value(u), y)
         return joined(x, root * model.activation.derivative(u), None, constant=model.intercept, out=out)
-    return _root_of_curvature(problem.loss, model.predict(theta, x), y)[:, None] * model.jacobian(theta, x)
+    return root_of_curvature(problem.loss, model.predict(theta, x), y)[:, None] * model.jacobian(theta, x)
 
 
-def _root_of_curvature(loss: Loss, prediction: Array, y: Array) -> Array:
+def root_of_curvature(loss: Loss, prediction: Array, y: Array) -> Array:
+    """sqrt(max(l'', 0)) at a prediction, (m,)."""
     xp, bend = array_namespace(prediction), loss.curvature(prediction, y)
     return xp.sqrt(xp.where(bend > 0, bend, xp.zeros_like(bend)))
 

@@ -122,6 +122,21 @@ def test_patterns_prints_ratios_and_errors_of_two_networks(monkeypatch):
     assert "the error 1.0e-11 is above 1e-12" in result.output
 
 
+def test_patterns_prints_the_blend_of_two_matrices(monkeypatch):
+    patterns = example("benchmarks/patterns")
+    result = CliRunner().invoke(patterns.main, ["--quick", "--blend"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"^relative error of the mixture \d\.\de-1[3-6]$", result.output, re.MULTILINE)
+    for line in ("pass 1, two factors", "pass 2, the mixture", "both passes", "pass 2, influence alone"):
+        assert re.search(rf"^\| {line} \| [\d.]+ \| [\d.]+ \| [\d.]+ \|$", result.output, re.MULTILINE)
+
+    defined = patterns.defined
+    monkeypatch.setattr(patterns, "defined", lambda T: defined(T) * (1 + 1e-9))
+    result = CliRunner().invoke(patterns.main, ["--quick", "--blend"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "is above 1e-12" in result.output
+
+
 def test_fused_shows_a_read_less_a_stage_and_the_same_sample():
     result = CliRunner().invoke(example("benchmarks/fused").main, ["--quick", "--blocks", "5"], catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -16,7 +16,8 @@ from dask_nlis.factor.gram import gram_block, read_gram
 from dask_nlis.factor.sketch import read_sketch
 from dask_nlis.kernels import patterns as kernels
 from dask_nlis.matrix import as_matrix
-from dask_nlis.matrix.patterns import grouping, units_of
+from dask_nlis.matrix.grouping import Sought, groupings
+from dask_nlis.matrix.patterns import units_of
 from dask_nlis.matrix.sliced import sliced
 from dask_nlis.scores.leverage import leverage_block
 from dask_nlis.scores.patterns import form_of
@@ -398,7 +399,7 @@ def test_gram_matrices_and_products_are_those_of_the_formed_basis(group, batch, 
     white = F @ W
     np.testing.assert_allclose(read_gram(A, W, narrow=units).values, white.T @ white, rtol=1e-11)
     x, y, v = (np.asarray(part.compute()) for part in (A.source.x, A.source.y, A.source.weight))
-    groups, _ = grouping(x, y, v, 0, A.job, choose("cpu"), units)
+    ((groups, _),) = groupings(x, y, v, 0, [Sought(A.job)], choose("cpu"))
     found = np.zeros((500, 4))
     for place, rows in sliced(groups, units.narrowed(W), 1):
         found[place] = rows

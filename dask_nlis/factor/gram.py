@@ -17,6 +17,7 @@ from dask_nlis.factor.sums import read_sum
 from dask_nlis.kernels.products import lower_gram, mirrored, times, triangular
 from dask_nlis.matrix import Finding, Job, TallMatrix, boxed, leaves
 from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.grouping import Grouped, Sought, groupings
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import Units, units_of
 from dask_nlis.matrix.tasks import matrix_rows, room_for
@@ -103,9 +104,18 @@ def grams_block(
     whiteners: Sequence[np.ndarray | None],
     narrow: Sequence[bool],
 ) -> np.ndarray:
-    """Gram matrices of one block by the rule of each job, as Grams in a 1 x 1 object array."""
-    wanted = zip(jobs, whiteners, narrow, strict=True)
-    blocks = [gram_block(x, y, weight, start, job=each, whitener=w, narrow=basis) for each, w, basis in wanted]
+    """Gram matrices of one block by the rule of each job, as Grams in a 1 x 1 object array; grouped by pattern once."""
+    device = choose(job.device)
+    groups: list[Grouped | None] = [None] * len(jobs)
+    if device.kind == "cpu":
+        sought = [Sought(each) if basis else None for each, basis in zip(jobs, narrow, strict=True)]
+        with np.errstate(all="ignore"):
+            groups = groupings(x, y, weight, int(start), sought, device)
+    wanted = zip(jobs, whiteners, narrow, groups, strict=True)
+    blocks = [
+        gram_block(x, y, weight, start, job=each, whitener=w, narrow=basis, grouped=found)
+        for each, w, basis, found in wanted
+    ]
     return boxed(Grams(tuple(block[0, 0] for block in blocks)))
 
 
@@ -119,16 +129,20 @@ def gram_block(
     job: Job,
     whitener: np.ndarray | None = None,
     narrow: bool = False,
+    grouped: Grouped | None = None,
 ) -> np.ndarray:
     """Gram matrix of one block, as a Gram in a 1 x 1 object array; sub-block by sub-block on the device.
 
-    `narrow` asks for the columns of the basis alone; on the CPU they are not formed but where patterns are rare.
+    `narrow` asks for the columns of the basis alone; on the CPU they are not formed but where patterns are rare. The block
+    may have been `grouped` by pattern before.
     """
     device = choose(job.device)
     units = units_of(job.rule, y is not None) if narrow else None
     if units is not None and device.kind == "cpu":
         with np.errstate(all="ignore"):
-            by_pattern = pattern_gram(x, y, weight, int(start), job, device, units, whitener)
+            if grouped is None:
+                (grouped,) = groupings(x, y, weight, int(start), [Sought(job)], device)
+            by_pattern = None if grouped is None else pattern_gram(grouped, whitener)
         if by_pattern is not None:
             values, finding = by_pattern
             exponents = np.where(np.diagonal(values) > 0, 0, _EMPTY)

@@ -1,4 +1,4 @@
-"""Gram matrix of a block of a ReLU network's dual rows, assembled from one small Gram matrix per activation pattern.
+"""Gram matrix of a block of a ReLU network's dual or tangent rows, assembled from one small Gram matrix per activation pattern.
 
 Per pattern one Gram matrix of [c x | f(0)], n w^2 multiplications for n rows; per batch of patterns one matrix product
 for all pairs of units, w^2 m^2 / 2 a pattern. Against n p^2 from formed rows, p = m w, that pays from two or three
@@ -7,7 +7,6 @@ rows a pattern on; rows of smaller groups are formed. No n x p array, no conditi
 
 import numpy as np
 
-from dask_nlis.device import Device
 from dask_nlis.kernels.patterns import (
     add_products,
     batches,
@@ -18,31 +17,23 @@ from dask_nlis.kernels.patterns import (
     worth_grouping,
 )
 from dask_nlis.kernels.products import gram
-from dask_nlis.matrix import Finding, Job
-from dask_nlis.matrix.patterns import Grouping, Units, grouping
+from dask_nlis.matrix import Finding
+from dask_nlis.matrix.grouping import Grouped, Grouping
 from dask_nlis.matrix.sliced import sliced
 
 #: Squared column norms between which neither they nor their products leave float64's range.
 LOWEST, HIGHEST = 2.0**-600, 2.0**600
 
 
-def pattern_gram(
-    x: np.ndarray,
-    y: np.ndarray | None,
-    weight: np.ndarray | None,
-    start: int,
-    job: Job,
-    device: Device,
-    units: Units,
-    whitener: np.ndarray | None,
-) -> tuple[np.ndarray, Finding] | None:
+def pattern_gram(grouped: Grouped, whitener: np.ndarray | None) -> tuple[np.ndarray, Finding] | None:
     """Gram matrix of B, the basis of F, or of F W, of one block, and what was found in it.
 
     None where rows are not finite, or columns beyond the range in which their squares are: form the rows then.
     """
-    groups, finding = grouping(x, y, weight, start, job, device, units)
+    groups, finding = grouped
     if groups is None:
         return None
+    units = groups.units
     if whitener is not None:
         values = whitened_gram(groups, units.narrowed(whitener))
         return (values, finding) if np.isfinite(values).all() else None
@@ -87,9 +78,10 @@ def assembled(groups: Grouping) -> np.ndarray:
         (place, inner, factor), (other, within, times) = places[j], places[i]
         out[place, other] = factor * times * block[inner, within]
         out[other, place] = out[place, other].T
-    for j, (place, inner, factor) in enumerate(places):
-        out[place, -1] = out[-1, place] = factor * border[j, inner]
-    out[-1, -1] = corner
+    if units.bordered:
+        for j, (place, inner, factor) in enumerate(places):
+            out[place, -1] = out[-1, place] = factor * border[j, inner]
+        out[-1, -1] = corner
     return out
 
 
@@ -107,7 +99,8 @@ def _vanished(groups: Grouping, squares: np.ndarray) -> np.ndarray:
     lost = np.zeros(len(squares), dtype=bool)
     if squares.all():
         return lost
-    lost[-1] = squares[-1] == 0 and groups.last.any()
+    if groups.units.bordered:
+        lost[-1] = squares[-1] == 0 and groups.last.any()
     nonzero = np.ones(groups.units.width, dtype=bool)
     nonzero[: groups.x.shape[1]] = groups.x.any(axis=0)
     for j, (place, inner, _) in enumerate(groups.units.places()):

@@ -13,8 +13,9 @@ from dask_nlis.kernels.linalg import Spectrum, r_factor
 from dask_nlis.kernels.sketch import BANDS, STREAMS, entries, sketch_size, sketched, sketched_multiples
 from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, boxed, leaves
 from dask_nlis.matrix.findings import overflow
+from dask_nlis.matrix.grouping import Sought, parts
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.patterns import Units, parts, units_of
+from dask_nlis.matrix.patterns import Units, units_of
 from dask_nlis.matrix.tasks import matrix_rows
 
 Array = Any
@@ -102,14 +103,15 @@ def _add_by_unit(total: np.ndarray, leaf: Leaf, job: Job, units: Units, streams:
     """Add the sketches of a leaf to total (streams, size, columns of the basis), a unit at a time."""
     if not leaf.counts:
         return
-    active, factor, last = parts(leaf, job, units)
+    active, ((factor, last),) = parts(leaf, units, [Sought(job)])
     short, slopes = units.short(leaf.x, factor), np.where(active, 1.0, units.left)
     size = total.shape[1]
     for sketch, stream in zip(total, streams, strict=True):
         nonzeros = entries(stream, leaf.row, len(short), size)
         for j, (place, inner, times) in enumerate(units.places()):
             sketch[:, place] += sketched_multiples(short[:, inner], times * slopes[:, j], *nonzeros, size)
-        sketch[:, -1:] += sketched(last[:, None], *nonzeros, size)
+        if units.bordered:
+            sketch[:, -1:] += sketched(np.asarray(last)[:, None], *nonzeros, size)
 
 
 def measured_beta(first: Spectrum, second: np.ndarray) -> float:

@@ -1,25 +1,20 @@
-"""Dual rows of a network of rectified units, by activation pattern: short rows in place of rows of p columns.
+"""Rows of a network of rectified units, by activation pattern: short rows in place of rows of p columns.
 
-With z_j = <b_j, x> and s_j = r'(z_j), which is one of two numbers, the row is c [s_j z_j ; a_j s_j x] for each unit and
-then f(0): one linear map of c x for all rows whose units are active alike. The column of a_j is that of x's part
-times b_j / a_j, so it is left out; where a_j is 0 its unit has no other column, and c z_j stands among the short rows.
+With z_j = <b_j, x> and s_j = r'(z_j), which is one of two numbers, the row is c [s_j z_j ; a_j s_j x] for each unit,
+c one number, and of a dual row f(0) after them: one linear map of c x for all rows whose units are active alike. The column
+of a_j is that of x's part times b_j / a_j, so it is left out; where a_j is 0 its unit has no other column, and c z_j
+stands among the short rows.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from dask_nlis.activations import Identity, LeakyRelu, Relu
-from dask_nlis.device import Device
-from dask_nlis.kernels.patterns import grouped
-from dask_nlis.matrix.findings import Finding
-from dask_nlis.matrix.leaf import Leaf, float64
-from dask_nlis.matrix.rules import Dual, Rule
-from dask_nlis.matrix.tasks import Job, check_slopes, leaves, naming_rows
+from dask_nlis.matrix.rules import Dual, Rule, Tangent
 from dask_nlis.models import ReluNetwork
-from dask_nlis.problem import at_zero, has_closed_form, slope
+from dask_nlis.problem import has_closed_form
 
 #: Sizes of weights, other than 0, between which neither their products nor their ratios leave float64's range.
 SMALLEST, LARGEST = 2.0**-200, 2.0**200
@@ -28,12 +23,13 @@ SMALLEST, LARGEST = 2.0**-200, 2.0**200
 class Units(NamedTuple):
     """The units of a network at theta: outer weights a (m,), inner weights b (m, q), slope of an inactive unit.
 
-    The basis are the columns of the matrix without those of a_j where a_j is not 0, and of b_j where it is: F = B T.
+    `bordered` rows have a last column, f(0), besides those of the units: dual rows have, tangent rows have not. The basis are the columns of the matrix without those of a_j where a_j is not 0, and of b_j where it is: F = B T.
     """
 
     a: np.ndarray
     b: np.ndarray
     left: float
+    bordered: bool = True
 
     @property
     def width(self) -> int:
@@ -42,10 +38,10 @@ class Units(NamedTuple):
 
     @property
     def basis(self) -> np.ndarray:
-        """Columns of the matrix that form the basis, the last one included; ascending."""
+        """Columns of the matrix that form the basis, the last one of bordered rows included; ascending."""
         size = 1 + self.b.shape[1]
         parts = [j * size + (np.arange(1, size) if a else np.zeros(1, dtype=np.int64)) for j, a in enumerate(self.a)]
-        return np.append(np.concatenate(parts), len(self.a) * size)
+        return np.concatenate([*parts, np.full(int(self.bordered), len(self.a) * size)])
 
     def places(self) -> Iterator[tuple[slice, slice, float]]:
         """For each unit: where it is in the basis, where in a short row, and what the short row is multiplied by."""
@@ -61,7 +57,7 @@ class Units(NamedTuple):
     def widening(self) -> np.ndarray:
         """T (k, p), of which a basis of k columns makes all columns."""
         basis, size = self.basis, 1 + self.b.shape[1]
-        t = np.zeros((len(basis), len(self.a) * size + 1))
+        t = np.zeros((len(basis), len(self.a) * size + self.bordered))
         t[np.arange(len(basis)), basis] = 1.0
         for j, (place, _, _) in enumerate(self.places()):
             if self.a[j]:
@@ -95,107 +91,32 @@ class Units(NamedTuple):
         return rows
 
     def rows(self, short: np.ndarray, slopes: np.ndarray, last: np.ndarray) -> np.ndarray:
-        """Rows in the basis, formed: (n, width), slopes (n, m), last (n,) -> (n, k)."""
+        """Rows in the basis, formed: (n, width), slopes (n, m), last (n,) if bordered -> (n, k)."""
         out = np.empty((len(short), len(self.basis)))
         for j, (place, inner, factor) in enumerate(self.places()):
             np.multiply(short[:, inner], (factor * slopes[:, j])[:, None], out=out[:, place])
-        out[:, -1] = last
+        if self.bordered:
+            out[:, -1] = last
         return out
 
 
 def units_of(rule: Rule, labelled: bool) -> Units | None:
-    """Units of the network behind a dual matrix; None where its rows are no linear map by pattern.
+    """Units of the network behind a dual or tangent matrix; None where its rows are no linear map by pattern.
 
     They are for rectified or leaky units with the activation on their sum (or none on each), unless weights are
     so large or small that their ratios could leave the range of float64.
     """
-    if not isinstance(rule, Dual) or not isinstance(rule.problem.model, ReluNetwork):
+    if not isinstance(rule, Dual | Tangent) or not isinstance(rule.problem.model, ReluNetwork):
         return None
-    model = rule.problem.model
+    model, bordered = rule.problem.model, isinstance(rule, Dual)
     summed = not model.per_unit or isinstance(model.activation, Identity)
-    if not summed or not isinstance(model.unit, Relu | LeakyRelu) or not has_closed_form(rule.problem, labelled):
+    if not summed or not isinstance(model.unit, Relu | LeakyRelu):
+        return None
+    if bordered and not has_closed_form(rule.problem, labelled):
         return None
     a, b = model.unpack(np.asarray(rule.theta)).values()
     used = np.abs(np.concatenate([a, b.max(axis=1), b.min(axis=1)]))
     used = used[used > 0]
     if not ((used > SMALLEST) & (used < LARGEST)).all():
         return None
-    return Units(a, b, model.unit.slope if isinstance(model.unit, LeakyRelu) else 0.0)
-
-
-class Grouping(NamedTuple):
-    """Rows of a block grouped by pattern: group i is order[edges[i]:edges[i + 1]], its slopes those of its units."""
-
-    x: np.ndarray  # (n, d), as it came
-    units: Units
-    factor: np.ndarray  # (n,), c times the root of the weight
-    last: np.ndarray  # (n,), f(0) times the root of the weight
-    order: np.ndarray  # rows
-    edges: np.ndarray  # (g + 1,)
-    slopes: np.ndarray  # (g, m)
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Rows of each group."""
-        return np.diff(self.edges)
-
-    def only(self, mask: np.ndarray) -> "Grouping":
-        """Some of the groups."""
-        sizes = self.sizes
-        return self._replace(
-            order=self.order[np.repeat(mask, sizes)],
-            edges=np.concatenate([[0], np.cumsum(sizes[mask])]),
-            slopes=self.slopes[mask],
-        )
-
-    def short(self, first: int, last: int) -> np.ndarray:
-        """Short rows first ... last - 1 of the order, (last - first, width)."""
-        place = self.order[first:last]
-        return self.units.short(float64(np.take(self.x, place, axis=0)), self.factor[place])
-
-    def formed(self, step: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows in the basis, `step` at a time, with their places in the block."""
-        slopes = np.repeat(self.slopes, self.sizes, axis=0)
-        for first in range(0, len(self.order), step):
-            last = min(first + step, len(self.order))
-            place = self.order[first:last]
-            yield place, self.units.rows(self.short(first, last), slopes[first:last], self.last[place])
-
-
-def grouping(
-    x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, job: Job, device: Device, units: Units
-) -> tuple[Grouping | None, Finding]:
-    """Group a block of rows by pattern, with what was found in it; None where a row is not finite.
-
-    Rows that are zero are in no group. Reads the block once, in sub-blocks; keeps two numbers and m bits a row.
-    """
-    n, m = len(x), len(units.a)
-    factor, last, active = np.zeros(n), np.zeros(n), np.zeros((n, m), dtype=bool)
-    found = Finding()
-    for leaf in leaves(x, y, weight, start, narrow(job, units), device):
-        found = found.plus(leaf.finding)
-        if leaf.counts:
-            active[leaf.place], factor[leaf.place], last[leaf.place] = parts(leaf, job, units)
-    if not (np.isfinite(factor).all() and np.isfinite(last).all()):
-        return None, found
-    order, edges = grouped(active, np.flatnonzero((factor != 0) | (last != 0)))
-    slopes = np.where(active[order[edges[:-1]]], 1.0, units.left)
-    return Grouping(x, units, factor, last, order, edges, slopes), found
-
-
-def narrow(job: Job, units: Units) -> Job:
-    """The job for sub-blocks of short rows."""
-    return replace(job, n_matrix_columns=units.width)
-
-
-def parts(leaf: Leaf, job: Job, units: Units) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which units are active in each row (n, m), c (n,) and f(0) (n,), both times the roots of the weights."""
-    rule = job.rule
-    assert isinstance(rule, Dual)
-    problem, model = rule.problem, rule.problem.model
-    assert isinstance(model, ReluNetwork)
-    with naming_rows(leaf):
-        check_slopes(rule, leaf)
-        z = model.inputs(leaf.x) @ units.b.T
-        c = slope(problem, model.activation, model.unit.value(z) @ units.a, leaf.y) / model.degree
-        return z > 0, leaf.weighted(c), leaf.weighted(at_zero(problem, leaf.y, leaf.x))
+    return Units(a, b, model.unit.slope if isinstance(model.unit, LeakyRelu) else 0.0, bordered)

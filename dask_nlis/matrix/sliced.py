@@ -1,7 +1,7 @@
-"""The product of a network's dual rows with a matrix, from short rows: the matrix is summed over active units first.
+"""The product of a network's rows with a matrix, from short rows: the matrix is summed over active units first.
 
-A row of F W is c x' (sum_j s_j a_j W_j) + f(0) w, so that rows with one activation pattern share a slice of width x
-rank numbers: 2 n w rank multiplications in place of 2 n p rank, p = m w.
+A row of F W is c x' (sum_j s_j a_j W_j) + f(0) w, the last term of dual rows alone, so that rows with one activation
+pattern share a slice of width x rank numbers: 2 n w rank multiplications in place of 2 n p rank, p = m w.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dask_nlis.kernels.patterns import batches, rows_at_a_time, windows, worth_slicing
-from dask_nlis.matrix.patterns import Grouping
+from dask_nlis.matrix.grouping import Grouping
 
 
 def sliced(groups: Grouping, narrow: np.ndarray, fewest: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -24,7 +24,7 @@ def sliced(groups: Grouping, narrow: np.ndarray, fewest: int) -> Iterator[tuple[
     flat = parts.reshape(len(parts), w * rank)
     for first, end, members in windows(many.edges, max(w, rank), fewest):
         rows, place = many.short(first, end), many.order[first:end]
-        out = many.last[place][:, None] * narrow[-1]
+        out = many.last[place][:, None] * narrow[-1] if units.bordered else np.zeros((len(rows), rank))
         for batch in batches(len(members), w * rank):
             slices = (many.slopes[[group for group, _ in members[batch]]] @ flat).reshape(-1, w, rank)
             for (_, part), matrix in zip(members[batch], slices, strict=True):

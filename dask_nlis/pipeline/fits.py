@@ -59,11 +59,11 @@ def steps_of(reference: TallMatrix, design: Design, scores: str, theta: Any, sto
     if first is None:
         return two_stage(fused, 1, 1.0, curved=True)
     curved = not isinstance(problem.loss, AbsoluteError)
-    return two_stage(fused, design.rounds, first / design.size, curved)
+    return two_stage(fused, design.rounds, first / design.size, curved, has_patterns(problem))
 
 
 def has_patterns(problem: Problem) -> bool:
-    """Whether leverage of the problem's dual matrix may be by activation pattern."""
+    """Whether leverage and influence of the problem's rows may be by activation pattern."""
     return isinstance(problem.model, ReluNetwork)
 
 

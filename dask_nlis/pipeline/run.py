@@ -63,8 +63,9 @@ def run(
     Poisson stages are joined as one union design: a row drawn in either stage counts once, with weight
     1 / (1 - (1 - pi_1)(1 - pi_2)), and `size` is the expected number of distinct rows. Other schemes are pooled by the
     balance heuristic, where a row drawn twice counts twice. Where half of the rows are too few for a fit (five rows a
-    parameter; two more rows than parameters in a bounded set), or where its fit is not ok (1 read more), all rows are drawn in one stage by reference leverage, and
-    `Run.why_one_stage` says so. A fit that is merely not stationary serves: those of networks end in kinks.
+    parameter; two more rows than parameters in a bounded set), or where its fit is not ok (1 read more), all rows are
+    drawn in one stage by reference leverage, and `Run.why_one_stage` says so. A fit that is merely not stationary
+    serves: those of networks end in kinks.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ def _pass(step: Step, layout: Layout, size: int, scheme: str, method: str) -> Pa
         return Pass(step.label, step.kind, 0, touched, touched * layout.lazy_arrays, False, n_bytes, 0.0)
     p = max(layout.widths.values())
     # On drawn rows alone: their scores, for an estimate of the scale; their rows and scores, for the certificate.
-    tasks = 1 if step.kind == "estimate" else 2
+    tasks = 1 + step.more if step.kind == "estimate" else 2
     return Pass(step.label, step.kind, 0, 1, tasks, False, 0, float(size * p * p))
 
 

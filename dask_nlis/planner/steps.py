@@ -36,11 +36,11 @@ class Step(NamedTuple):
     more: int = 0  # small tasks besides those of the blocks, at most
 
 
-def two_stage(fused: bool, stages: int, first: float, curved: bool) -> list[Step]:
+def two_stage(fused: bool, stages: int, first: float, curved: bool, by_pattern: bool = False) -> list[Step]:
     """Steps of two-stage scores: `first` is the share of the rows in the first of them; one stage has all.
 
     `fused`: whether draw and rows come out of the same read as the scores; `curved`: whether the loss has curvature, so
-    that there is influence.
+    that there is influence; `by_pattern`: whether the mixtures of leverage and influence may be by activation pattern.
     """
     if stages == 1:
         return [*_scored("", fused, ("reference",), ("reference",), 0), *_end()]
@@ -48,18 +48,20 @@ def two_stage(fused: bool, stages: int, first: float, curved: bool) -> list[Step
     both = ("dual", "tangent") if curved else ("dual",)
     for stage in range(1, stages):
         name = "" if stages == 2 else f"round {stage + 1} "
-        steps += _scored(name, fused, both, both, stage, first + (1 - first) * stage / (stages - 1))
+        # Small matrices for the mixture of this stage, and for those of earlier ones where chances are found again.
+        more = (stage if fused else 1) * by_pattern
+        steps += _scored(name, fused, both, both, stage, first + (1 - first) * stage / (stages - 1), more=more)
     return [*steps, *_end()]
 
 
 def scored_once(scores: str, fused: bool, pilot: float, by_pattern: bool) -> list[Step]:
     """Steps of scores made once, after a pilot of its own rows, `pilot` of those to be drawn; 0 where theta is given.
 
-    `by_pattern`: whether leverage of the dual matrix may be by activation pattern.
+    `by_pattern`: whether leverage and influence may be by activation pattern.
     """
     steps = list(_scored("pilot ", fused, ("reference",), ("reference",), 0, pilot)) if pilot else []
     # What c will be is told by the pilot's rows, but for leverage, whose sum is known, and norms.
-    estimated, more = fused and bool(pilot) and scores == "influence", int(by_pattern and scores == "leverage")
+    estimated, more = fused and bool(pilot) and scores == "influence", int(by_pattern and scores != "norm")
     steps += _scored("", fused, *ONCE[scores], 0, estimated=estimated, more=more)
     return [*steps, *_end(certificate=scores != "norm")]
 
@@ -83,7 +85,7 @@ def _scored(
     if factorized:
         yield Step(f"{name}factor", "factor", factorized, earlier)
     if estimated or (earlier and fused):
-        yield Step(f"{name}estimate", "estimate")
+        yield Step(f"{name}estimate", "estimate", more=more)
     if earlier and fused:  # chances in the first stage are found again rather than kept
         scored = (*scored, "reference")
     yield Step(f"{name}scores", "scores", scored, earlier, share, more)

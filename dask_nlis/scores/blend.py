@@ -1,11 +1,14 @@
 """Several scores as one: a convex mix of scores divided by their sums."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
 from array_api_compat import array_namespace
+from dask import delayed
+from dask.base import tokenize
 
 from dask_nlis import phase, workers
 from dask_nlis.blocks import starts
@@ -17,10 +20,12 @@ from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.numbers import is_number
 from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, Tangent
+from dask_nlis.matrix.grouping import Sought, groupings
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import gradient_rows, matrix_rows, row_values
 from dask_nlis.scores.influence import gradient_lengths
-from dask_nlis.scores.leverage import at_most_one, placed, shared_whitener
+from dask_nlis.scores.leverage import at_most_one, placed, serves_by_pattern, shared_whitener, wanted_form
+from dask_nlis.scores.patterns import Form, Whitener, forms_of, pattern_lengths, pattern_leverage
 from dask_nlis.scores.scorer import Scorer
 
 Array = Any
@@ -173,10 +178,18 @@ def mixture_scorer(
 
     No tangent matrix is needed where influence has no share.
     """
+    # Both forms are of one task: a mixture is one score.
+    wanted = [
+        wanted_form(dual, factors[0]) if share.leverage else None,
+        wanted_form(tangent, factors[1]) if share.influence and tangent is not None else None,
+    ]
+    some = any(each is not None for each in wanted)
     arguments = {
         "job": dual.job,
         "tangent": None if tangent is None else tangent.rule,
         "whiteners": [shared_whitener(factor) for factor in factors],
+        "forms": delayed(forms_of)(wanted, dask_key_name=f"nlis-whitener-form-{tokenize(wanted)}") if some else None,
+        "by_pattern": [serves_by_pattern(factor) for factor in factors],
         "share": share,
         "tolerance": factors[0].score_tolerance,
     }
@@ -192,23 +205,39 @@ def mixture_block(
     *,
     job: Job,
     tangent: Tangent | None,
-    whiteners: list[tuple[np.ndarray, np.ndarray | None]],
+    whiteners: list[Whitener],
     share: Share,
     tolerance: float,
+    forms: list[Form | None] | None = None,
+    by_pattern: Sequence[bool] = (False, False),
 ) -> np.ndarray:
-    """Mixed scores of one block, (m,)."""
+    """Mixed scores of one block, (m,); by activation pattern where that serves, for what it serves, grouped once."""
     device = choose(job.device)
     dual, other = (placed(pair, device) for pair in whiteners)
+    known: np.ndarray | None = None
+    lengths: np.ndarray | None = None
+    if any(by_pattern) and device.kind == "cpu":
+        sought = [Sought(job) if share.leverage and by_pattern[0] else None, None]
+        if share.influence and tangent is not None and by_pattern[1]:
+            sought[1] = Sought(replace(job, rule=tangent), gradients=True)
+        with np.errstate(all="ignore"):
+            rows, psi = groupings(x, y, weight, int(start), sought, device)
+        form, second = forms or (None, None)
+        known = pattern_leverage(rows, whiteners[0], form, tolerance, int(start))
+        lengths = pattern_lengths(psi, whiteners[1], second)
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
         xp = array_namespace(leaf.x)
         finding = leaf.finding
         out = leaf.weighted(xp.full((leaf.x.shape[0],), share.uniform, dtype=leaf.x.dtype), 0)
         if share.leverage:
-            rows, finding = matrix_rows(leaf, job)
-            out = out + share.leverage * at_most_one(leverage(rows, *dual), tolerance, leaf.row)
+            if known is None:
+                rows, finding = matrix_rows(leaf, job)
+            h = leverage(rows, *dual) if known is None else known[leaf.place]
+            out = out + share.leverage * at_most_one(h, tolerance, leaf.row)
         if share.influence and tangent is not None:
-            out = out + share.influence * gradient_lengths(gradient_rows(leaf, tangent), *other)
+            far = gradient_lengths(gradient_rows(leaf, tangent), *other) if lengths is None else lengths[leaf.place]
+            out = out + share.influence * far
         return out, finding
 
     return row_values(x, y, weight, start, job, device, values)

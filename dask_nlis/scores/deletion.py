@@ -10,17 +10,19 @@ from dask_nlis.device import choose
 from dask_nlis.factor import Factor
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, map_blocks
+from dask_nlis.matrix.grouping import Sought, groupings
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import matrix_rows, row_values
-from dask_nlis.scores.leverage import placed, shared_whitener
+from dask_nlis.scores.leverage import placed, serves_by_pattern, shared_form, shared_whitener
 from dask_nlis.scores.losses import fitted, losses_of
+from dask_nlis.scores.patterns import Form, Whitener, pattern_leverage
 
 Array = Any
 
 
 def lazy_deletion(matrix: TallMatrix, factor: Factor) -> da.Array:
-    """Loss over (1 - leverage)^2 as a lazy Dask array (n,) with one task a block, which forms the rows once.
+    """Loss over (1 - leverage)^2 as a lazy Dask array (n,) with one task a block, which forms the rows once, if at all.
 
     1 - leverage is known to `factor.score_tolerance` and counts as no less. So a row with leverage 1, about which the
     others say nothing, has a large finite score if it has a loss, and 0 if it has none.
@@ -32,6 +34,8 @@ def lazy_deletion(matrix: TallMatrix, factor: Factor) -> da.Array:
         meta=np.empty((0, 0)),
         job=matrix.job,
         whitener=shared_whitener(factor),
+        form=shared_form(matrix, factor),
+        by_pattern=serves_by_pattern(factor),
         tolerance=factor.score_tolerance,
     )
     return one_a_row(matrix, lazy)
@@ -45,17 +49,27 @@ def deletion_block(
     start: int,
     *,
     job: Job,
-    whitener: tuple[np.ndarray, np.ndarray | None],
+    whitener: Whitener,
     tolerance: float,
+    by_pattern: bool = False,
+    form: Form | None = None,
 ) -> np.ndarray:
     """Deletion residuals of one block, (m,)."""
     device = choose(job.device)
     target = placed(whitener, device)
     problem, theta = fitted(job, device)
+    known: np.ndarray | None = None
+    if by_pattern and device.kind == "cpu":
+        with np.errstate(all="ignore"):
+            (grouped,) = groupings(x, y, weight, int(start), [Sought(job)], device)
+        known = pattern_leverage(grouped, whitener, form, tolerance, int(start))
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
-        rows, finding = matrix_rows(leaf, job)
-        free = 1 - leverage(rows, *target)
+        if known is None:
+            rows, finding = matrix_rows(leaf, job)
+            free = 1 - leverage(rows, *target)
+        else:
+            free, finding = 1 - known[leaf.place], leaf.finding
         xp = array_namespace(free)
         free = xp.where(free < tolerance, xp.full_like(free, tolerance), free)
         # Divided twice: the square of what is left may underflow.

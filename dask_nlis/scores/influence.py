@@ -11,10 +11,12 @@ from dask_nlis.errors import InputTypeError
 from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, Tangent
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, Tangent, check_finite
+from dask_nlis.matrix.grouping import Sought, groupings
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import gradient_rows, row_values
-from dask_nlis.scores.leverage import check_factor, placed, shared_whitener
+from dask_nlis.scores.leverage import check_factor, placed, serves_by_pattern, shared_form, shared_whitener
+from dask_nlis.scores.patterns import Form, Whitener, pattern_lengths
 from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
@@ -86,7 +88,8 @@ def lazy_influence(matrix: TallMatrix, factor: Factor) -> da.Array:
 
 def influence_scorer(matrix: TallMatrix, factor: Factor) -> Scorer:
     """How rows are scored by influence."""
-    return Scorer(influence_block, {"job": matrix.job, "whitener": shared_whitener(factor)})
+    shared: dict[str, Any] = {"whitener": shared_whitener(factor), "form": shared_form(matrix, factor)}
+    return Scorer(influence_block, {"job": matrix.job, **shared, "by_pattern": serves_by_pattern(factor)})
 
 
 @on_device
@@ -97,10 +100,19 @@ def influence_block(
     start: int,
     *,
     job: Job,
-    whitener: tuple[np.ndarray, np.ndarray | None],
+    whitener: Whitener,
+    by_pattern: bool = False,
+    form: Form | None = None,
 ) -> np.ndarray:
     """Influence of one block, (m,)."""
     device = choose(job.device)
+    if by_pattern and device.kind == "cpu":
+        with np.errstate(all="ignore"):
+            (grouped,) = groupings(x, y, weight, int(start), [Sought(job, gradients=True)], device)
+        lengths = pattern_lengths(grouped, whitener, form)
+        if lengths is not None and grouped is not None:
+            check_finite(grouped.finding, job.names)
+            return lengths
     target, rule = placed(whitener, device), job.rule
     assert isinstance(rule, Tangent)
 

@@ -15,10 +15,11 @@ from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.products import triangular
 from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, check_finite, shared
+from dask_nlis.matrix.grouping import Sought, groupings
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.patterns import LARGEST, SMALLEST, units_of
+from dask_nlis.matrix.patterns import LARGEST, SMALLEST, Units, units_of
 from dask_nlis.matrix.tasks import matrix_rows, room_for, row_values
-from dask_nlis.scores.patterns import Form, form_of, pattern_leverage
+from dask_nlis.scores.patterns import Form, Whitener, form_of, pattern_leverage
 from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
@@ -94,24 +95,31 @@ def lazy_leverage(matrix: TallMatrix, factor: Factor) -> da.Array:
 
 def leverage_scorer(matrix: TallMatrix, factor: Factor) -> Scorer:
     """How rows are scored by leverage."""
-    given: dict[str, Any] = {"tolerance": factor.score_tolerance, "by_pattern": _by_pattern(factor)}
+    given: dict[str, Any] = {"tolerance": factor.score_tolerance, "by_pattern": serves_by_pattern(factor)}
     given |= {"whitener": shared_whitener(factor), "form": shared_form(matrix, factor)}
     return Scorer(leverage_block, {"job": matrix.job, **given})
 
 
-def _by_pattern(factor: Factor) -> bool:
+def serves_by_pattern(factor: Factor) -> bool:
     """Whether F W of a network may be made by pattern: a correction belongs to F W as it was made before it."""
     return factor.method in _BY_PATTERN or (factor.correction is None and factor.condition <= _PLAIN_UP_TO)
 
 
 def shared_form(matrix: TallMatrix, factor: Factor) -> Any:
     """Give the quadratic form by activation pattern a key and a task of its own; None where it does not serve."""
+    wanted = wanted_form(matrix, factor)
+    if wanted is None:
+        return None
+    return delayed(form_of)(*wanted, dask_key_name=f"nlis-whitener-form-{tokenize(*wanted)}")
+
+
+def wanted_form(matrix: TallMatrix, factor: Factor) -> tuple[Units, np.ndarray] | None:
+    """What the quadratic form by activation pattern is made of; None where it does not serve."""
     units = units_of(matrix.rule, matrix.has_labels)
     sizes = factor.column_scale[factor.column_scale != 1]
     if units is None or factor.method != "patterns" or ((sizes < SMALLEST) | (sizes > LARGEST)).any():
         return None
-    whitener = factor.whitener
-    return delayed(form_of)(units, whitener, dask_key_name=f"nlis-whitener-form-{tokenize(units, whitener)}")
+    return units, factor.whitener
 
 
 def shared_whitener(factor: Factor) -> Any:
@@ -127,20 +135,20 @@ def leverage_block(
     start: int,
     *,
     job: Job,
-    whitener: tuple[np.ndarray, np.ndarray | None],
+    whitener: Whitener,
     tolerance: float,
     by_pattern: bool = False,
     form: Form | None = None,
 ) -> np.ndarray:
     """Leverage of one block, (m,), checked against [0, 1] and clipped."""
     device = choose(job.device)
-    units = units_of(job.rule, y is not None) if by_pattern else None
-    if units is not None and device.kind == "cpu":
+    if by_pattern and device.kind == "cpu":
         with np.errstate(all="ignore"):
-            found = pattern_leverage(x, y, weight, int(start), job, device, units, whitener, form, tolerance)
-        if found is not None and np.isfinite(found[0]).all():
-            check_finite(found[1], job.names)
-            return at_most_one(found[0], tolerance, int(start))
+            (grouped,) = groupings(x, y, weight, int(start), [Sought(job)], device)
+        found = pattern_leverage(grouped, whitener, form, tolerance, int(start))
+        if found is not None and grouped is not None:
+            check_finite(grouped.finding, job.names)
+            return at_most_one(found, tolerance, int(start))
     target, room = placed(whitener, device), room_for(len(x), job, device)
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
@@ -150,7 +158,7 @@ def leverage_block(
     return at_most_one(row_values(x, y, weight, start, job, device, values), tolerance, int(start))
 
 
-def placed(whitener: tuple[np.ndarray, np.ndarray | None], device: Device) -> list[Array | None]:
+def placed(whitener: Whitener, device: Device) -> list[Array | None]:
     """Whitener and correction on the device, as `leverage` takes them fastest."""
     return [None if part is None else triangular(device.put(part)) for part in whitener]
 
