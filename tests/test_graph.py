@@ -300,7 +300,7 @@ def test_what_a_cluster_holds_is_not_sent_there_again_as_a_constant(caplog):
     )
     scheduler = logging.getLogger("distributed.scheduler")
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster),
     ):
         scheduler.addHandler(caplog.handler)
