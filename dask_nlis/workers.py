@@ -22,14 +22,21 @@ def fits_in_memory(n_bytes: int) -> bool:
     client = client_in_force()
     if client is None:
         return n_bytes <= memory_here() // 4
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    here = {"127.0.0.1", "::1", "localhost", get_ip()}
-    limits = [worker["memory_limit"] for worker in workers.values()]
+    limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
     return (
         not all(limits)  # 0 is no limit
         or n_bytes <= sum(limits) // 4
-        or not all(get_address_host(address) in here for address in workers)
+        or not see_files()
     )
+
+
+def see_files() -> bool:
+    """Whether workers are on this machine, whose temporary files they see then; also where there is no cluster."""
+    client = client_in_force()
+    if client is None:
+        return True
+    here = {"127.0.0.1", "::1", "localhost", get_ip()}
+    return all(get_address_host(address) in here for address in client.scheduler_info(n_workers=-1)["workers"])
 
 
 class Workforce(NamedTuple):

@@ -7,6 +7,7 @@ from dask_nlis.intake.opened import LARGEST_INTEGER, Opened, in_memory, open_arr
 from dask_nlis.intake.reader import Storage, stored_as
 from dask_nlis.intake.rows import Rows, take_in
 from dask_nlis.intake.score_files import ScoreRecord, create_scores, regular, scratch_scores, write_block, write_scores
+from dask_nlis.intake.scratch import leave_array, left_array
 from dask_nlis.intake.standardize import Standardization, Standardized, standardize
 from dask_nlis.intake.tables import read_table, write_table
 from dask_nlis.intake.zarr_files import open_stored, write_rows
@@ -25,6 +26,8 @@ __all__ = [
     "default_names",
     "give_back",
     "in_memory",
+    "leave_array",
+    "left_array",
     "name_columns",
     "open_array",
     "open_rows",

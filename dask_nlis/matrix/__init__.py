@@ -10,7 +10,8 @@ from dask_nlis.matrix.constructors import (
 from dask_nlis.matrix.findings import Finding, check_finite
 from dask_nlis.matrix.leaf import Leaf
 from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule, Tangent
-from dask_nlis.matrix.tall import TallMatrix, boxed, map_blocks, map_boxes, shared
+from dask_nlis.matrix.sharing import shared
+from dask_nlis.matrix.tall import TallMatrix, boxed, map_blocks, map_boxes
 from dask_nlis.matrix.tasks import Job, leaves
 
 __all__ = [

@@ -146,6 +146,13 @@ class Tangent:
         return problems.loss_gradients(self.problem, array_like(self.theta, x), x, y)
 
 
+def width(rule: Rule, names: Sequence[str], labelled: bool) -> int:
+    """How many columns the matrix has, which are not named for it: a network may have millions."""
+    if isinstance(rule, Dual | Tangent):
+        return len(rule.theta) + isinstance(rule, Dual)
+    return len(rule.columns(names, labelled))
+
+
 def array_like(theta: np.ndarray, x: Array) -> Array:
     """Theta where x lies, put there once a process."""
     return like(theta, x)

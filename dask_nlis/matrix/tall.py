@@ -5,16 +5,15 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask import delayed
 from dask.base import tokenize
-from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayValuesDep
 
 from dask_nlis.blocks import starts
 from dask_nlis.graph import on_readers, optimised
 from dask_nlis.intake import Rows, with_names
-from dask_nlis.matrix.rules import Dual, Modelled, Reference, Rule, Tangent
+from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent, width
+from dask_nlis.matrix.sharing import sent_once
 from dask_nlis.matrix.tasks import Job, rows_block
 from dask_nlis.nouns import noun
 from dask_nlis.problem import Problem
@@ -45,7 +44,7 @@ class TallMatrix:
     @property
     def shape(self) -> tuple[int, int]:
         """(n, p)."""
-        return self.source.n_rows, len(self.columns)
+        return self.source.n_rows, width(self.rule, self.source.names, self.has_labels)
 
     @property
     def has_labels(self) -> bool:
@@ -128,7 +127,7 @@ def map_blocks(
     """
     source = matrix.source
     read = (source.x, source.y, source.weight)
-    arguments = {argument: _sent_once(value) for argument, value in arguments.items()}
+    arguments = {argument: sent_once(value) for argument, value in arguments.items()}
     name = f"{label}-{tokenize(task, source.token, source.chunks, columns, rows, arguments)}"
     first = starts(source.chunks).tolist()
     if beside is None and (graph := on_readers(name, task, read, first, arguments)) is not None:
@@ -153,20 +152,6 @@ def map_blocks(
         **arguments,
     )
     return lazy
-
-
-def shared(value: Any) -> Delayed:
-    """Give what every task needs a key of its own, so that it is once in the graph and goes once to a worker."""
-    return delayed(value, name=f"nlis-shared-{tokenize(value)}", traverse=False)
-
-
-def _sent_once(value: Any) -> Any:
-    """An argument of tasks, where jobs, rules, problems and arrays, also in lists, tuples and dicts, are shared."""
-    if isinstance(value, Job | Reference | Dual | Tangent | Problem | np.ndarray):
-        return shared(value)
-    if type(value) in (list, tuple):
-        return type(value)(map(_sent_once, value))
-    return {key: _sent_once(each) for key, each in value.items()} if type(value) is dict else value
 
 
 def map_boxes(matrix: TallMatrix, task: Callable[..., Any], label: str, **arguments: Any) -> da.Array:

@@ -1,0 +1,86 @@
+"""What every task needs is in a graph once, and where it is large not at all: a file holds it."""
+
+import pickle
+from pathlib import Path
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from counting import rows_of, same_bits
+from distributed import Client, LocalCluster
+
+import dask_nlis as nlis
+from dask_nlis import workers
+from dask_nlis.intake import scratch
+from dask_nlis.matrix import sharing
+
+PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Logistic()), constraint=nlis.Ball(10.0))
+
+
+def files():
+    return sorted(Path(scratch._folder().name).glob("*.npy"))
+
+
+def test_a_theta_of_32_mb_is_in_no_graph():
+    d, problem = 40_000, nlis.Problem(nlis.ReluNetwork(100))
+    theta = np.random.default_rng(0).normal(size=problem.model.n_parameters(d))
+    X, y = da.ones((4, d), chunks=(2, -1)), da.ones(4, chunks=2)
+    A, T = nlis.dual_matrix(problem, X, y, theta=theta), nlis.tangent_matrix(problem, X, y, theta=theta)
+    for lazy in (nlis.norm_scores(A), nlis.loss_scores(A), T.to_dask_array()):
+        assert len(pickle.dumps(dict(lazy.dask))) < 500_000
+    expected = nlis.norm_scores(nlis.dual_matrix(problem, np.ones((4, d)), np.ones(4), theta=theta))
+    np.testing.assert_allclose(nlis.norm_scores(A).compute(), expected, rtol=1e-12)
+
+
+def test_a_run_on_a_cluster_whose_arrays_lie_in_files_gives_the_same_bits(monkeypatch):
+    X, y = rows_of(3, 2000, 5)
+    x, labels = da.from_array(X, (250, -1)), da.from_array(y, 250)
+    with dask.config.set(scheduler="synchronous"):
+        plain = nlis.run(PROBLEM, x, labels, size=200, seed=0)
+        drifts = nlis.drift(PROBLEM, x, labels, np.stack([plain.fit.theta, plain.pilot.theta]))
+    monkeypatch.setattr(sharing, "LARGE", 16)
+    before = len(files())
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster),
+    ):
+        done = nlis.run(PROBLEM, x, labels, size=200, seed=0)
+        scores = np.asarray(done.scores)
+        assert nlis.drift(PROBLEM, x, labels, np.stack([plain.fit.theta, plain.pilot.theta])) == drifts
+    assert len(files()) > before + 4
+    assert done.fit == plain.fit
+    assert same_bits(done.sample.weights, plain.sample.weights)
+    assert same_bits(scores, np.asarray(plain.scores))
+
+
+def test_what_is_left_is_left_once_and_whole(tmp_path):
+    values = np.arange(6.0).reshape(2, 3)[:, ::-1]
+    path = scratch.leave_array(values, "values")
+    stamp = Path(path).stat().st_mtime_ns
+    assert scratch.leave_array(values, "values") == path
+    assert Path(path).stat().st_mtime_ns == stamp
+    assert np.array_equal(scratch.left_array(path), values)
+    assert list(Path(path).parent.glob("*.partial")) == []
+    with pytest.raises(nlis.MissingDataError, match="set Dask's temporary-directory to a folder that all see"):
+        scratch.left_array(str(tmp_path / "gone.npy"))
+
+
+@pytest.mark.parametrize("fault", ["workers elsewhere", "a disk that is full"])
+def test_arrays_travel_in_the_graph_where_a_file_would_not_serve(fault, monkeypatch):
+    monkeypatch.setattr(sharing, "LARGE", 16)
+    if fault == "workers elsewhere":
+        monkeypatch.setattr(workers, "see_files", lambda: False)
+    else:
+
+        def full(values, name):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(sharing, "leave_array", full)
+    before = files()
+    X, y = rows_of(4, 300, 3)
+    A = nlis.dual_matrix(PROBLEM, da.from_array(X, (50, -1)), y, theta=np.array([0.1, 0.2, -0.3, 0.4]))
+    scores = nlis.leverage_scores(A, nlis.factorize(A)).compute()
+    assert files() == before
+    B = nlis.dual_matrix(PROBLEM, X, y, theta=np.array([0.1, 0.2, -0.3, 0.4]))
+    np.testing.assert_allclose(scores, nlis.leverage_scores(B, nlis.factorize(B)), rtol=1e-10)
