@@ -77,7 +77,7 @@ class Jobs:
         """Read and work block by block."""
         if job == "norm":
             for block in self._blocks():
-                norm_block(*block, job=self.A.job, columns_named=self.A.columns, log2_scale=0)
+                norm_block(*block, job=self.A.job, log2_scale=0)
             return
         total = None
         for block in self._blocks():
