@@ -105,7 +105,7 @@ def drift(
         comparison_block,
         int(_TABLE_WIDTH * np.sqrt(len(pairs))),
         rules=rules,
-        whiteners=None if whiteners is None else shared(whiteners),
+        whiteners=None if whiteners is None else shared(whiteners, "nlis-whitener"),
         by=by,
         pairs=pairs,
         top=min(int(top), matrix.shape[0]),

@@ -20,12 +20,12 @@ from dask_nlis.problem import Problem
 LARGE = 8 * 2**20
 
 
-def shared(value: Any) -> Delayed:
-    """Give a value a key of its own; large arrays in it are left in files, where workers see the files of this machine.
+def shared(value: Any, label: str = "nlis-shared") -> Delayed:
+    """Give a value a key of its own, under a label; large arrays in it are left in files, where workers see the files of this machine.
 
     Those of jobs, of rules of a matrix, and of tuples and lists of arrays are found.
     """
-    key = f"nlis-shared-{tokenize(value)}"
+    key = f"{label}-{tokenize(value)}"
     node = _node(value)
     if node is value:
         return delayed(value, name=key, traverse=False)

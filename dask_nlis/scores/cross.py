@@ -74,7 +74,7 @@ def cross_leverage_scores(A: Any, factor: Factor) -> Any:
 
 def lazy_cross(matrix: TallMatrix, factor: Factor) -> da.Array:
     """Cross leverage as a lazy Dask array (n,) with one task a block."""
-    target = shared((factor.whitener, factor.correction, factor.outward))
+    target = shared((factor.whitener, factor.correction, factor.outward), "nlis-whitener")
     lazy = map_blocks(matrix, cross_block, "nlis-score", meta=np.empty((0, 0)), job=matrix.job, target=target)
     return one_a_row(matrix, lazy)
 

@@ -124,7 +124,7 @@ def wanted_form(matrix: TallMatrix, factor: Factor) -> tuple[Units, np.ndarray] 
 
 def shared_whitener(factor: Factor) -> Any:
     """Give whitener and correction a key of their own, so that they travel once and not with every task."""
-    return shared((factor.whitener, factor.correction))
+    return shared((factor.whitener, factor.correction), "nlis-whitener")
 
 
 @on_device
