@@ -1,5 +1,6 @@
 """Tangent matrices, influence and mixtures of ReLU networks by activation pattern: those of formed rows, in fewer reads."""
 
+import pickle
 import sys
 import tracemalloc
 
@@ -240,6 +241,15 @@ def test_ill_conditioned_data_climb_and_stay_as_exact_as_the_condition_lets_them
     found = nlis.influence_scores(T, factors[1]).compute()
     np.testing.assert_allclose(found, lengths, rtol=atol, atol=atol * lengths.max())
     assert factors[1].correction is not None
+
+
+def test_jobs_that_reached_a_worker_one_by_one_are_grouped_together(rng, monkeypatch):
+    jobs = [pickle.loads(pickle.dumps(matrix.job)) for matrix in network(rng, 500)]
+    x, seen, sorted_once = rng.normal(size=(500, 5)), [], kernels.grouped
+    monkeypatch.setattr(kernels, "grouped", lambda *given: seen.append(1) or sorted_once(*given))
+    assert jobs[0].rule.problem is not jobs[1].rule.problem
+    made = groupings(x, x[:, 0], None, 0, [Sought(each) for each in jobs], choose("cpu"))
+    assert (len(seen), [each.groups is not None for each in made]) == (1, [True, True])
 
 
 def test_where_one_factor_is_by_pattern_and_the_other_is_not(rng, monkeypatch):

@@ -116,7 +116,7 @@ def _alike(a: Sought | None, b: Sought | None) -> bool:
     one, other = a.job.rule, b.job.rule
     assert isinstance(one, Dual | Tangent)
     assert isinstance(other, Dual | Tangent)
-    same = one.problem is other.problem and a.job.missing == b.job.missing
+    same = one.problem == other.problem and a.job.missing == b.job.missing  # equal: jobs reach a worker one by one
     return same and np.array_equal(one.theta, other.theta)
 
 
