@@ -84,3 +84,15 @@ def test_arrays_travel_in_the_graph_where_a_file_would_not_serve(fault, monkeypa
     assert files() == before
     B = nlis.dual_matrix(PROBLEM, X, y, theta=np.array([0.1, 0.2, -0.3, 0.4]))
     np.testing.assert_allclose(scores, nlis.leverage_scores(B, nlis.factorize(B)), rtol=1e-10)
+
+
+def test_workers_that_are_yet_to_start_count_as_elsewhere():
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster) as client,
+    ):
+        assert not workers.see_files()
+        cluster.scale(1)
+        client.wait_for_workers(1)
+        assert workers.see_files()
+    assert workers.see_files()
