@@ -141,7 +141,6 @@ def test_the_same_bits_whatever_is_free(pool):
     A = nlis.dual_matrix(SWISH, da.from_array(x, x.shape), y, theta=theta, device="cuda")
     pool.set_limit(size=2 * 2**30)
     first = nlis.factorize(A, method="gram").r
-    held = np.empty(0)
     import cupy
 
     held = cupy.zeros((2 * 2**30 - 900 * 2**20) // 8)  # so that a block goes over in pieces

@@ -217,6 +217,7 @@ def test_rows_of_one_matrix_that_are_zero_leave_the_other_as_if_alone(rng):
     assert together[2] is None
     for each, found in zip(sought, together, strict=True):
         (alone,) = groupings(*block, 0, [each], choose("cpu"))
+        assert (found is None) == (each is None)
         assert found is None or all(map(np.array_equal, found.groups[2:], alone.groups[2:]))
     np.testing.assert_array_equal(np.sort(together[1].groups.order), np.flatnonzero(bent))
 

@@ -206,6 +206,9 @@ def test_a_plan_is_a_noun_that_reads_well():
         == nlis.plan(PROBLEM, x, y, size="auto", calibrate=False).size
         == 80
     )
+    for n in (425, 60):  # half of the rows at most, with labels or without
+        sizes = {nlis.plan(PROBLEM, x[:n], *label, calibrate=False, scores="leverage").size for label in ((), (y[:n],))}
+        assert sizes == {min(80, n // 2)}
 
 
 # Arguments: (what is given, error, what the message must say).

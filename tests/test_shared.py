@@ -13,6 +13,7 @@ from distributed import Client, LocalCluster
 import dask_nlis as nlis
 from dask_nlis import workers
 from dask_nlis.intake import scratch
+from dask_nlis.intake.score_files import scratch_scores
 from dask_nlis.matrix import sharing
 
 PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Logistic()), constraint=nlis.Ball(10.0))
@@ -64,6 +65,25 @@ def test_what_is_left_is_left_once_and_whole(tmp_path):
     assert list(Path(path).parent.glob("*.partial")) == []
     with pytest.raises(nlis.MissingDataError, match="set Dask's temporary-directory to a folder that all see"):
         scratch.left_array(str(tmp_path / "gone.npy"))
+
+
+def test_nothing_stays_of_an_array_that_does_not_fit_on_the_disk(monkeypatch):
+    def half(file, values, **options):
+        file.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", half)
+    with pytest.raises(OSError, match="No space left"):
+        scratch.leave_array(np.ones(3), "too-large")
+    assert [path.name for path in Path(scratch._folder().name).iterdir() if path.suffix != ".npy"] == []
+    assert not (Path(scratch._folder().name) / "too-large.npy").exists()
+
+
+def test_scores_that_do_not_fit_go_where_dask_keeps_temporary_files(tmp_path):
+    with dask.config.set({"temporary-directory": str(tmp_path)}):
+        _, _, folder = scratch_scores(da.ones(6, chunks=3), "nlis-score")
+    with folder:
+        assert Path(folder.name).parent == tmp_path
 
 
 @pytest.mark.parametrize("fault", ["workers elsewhere", "a disk that is full"])

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, chi2, kstest
 
 import dask_nlis as nlis
-from dask_nlis.sampling.passes import Part
+from dask_nlis.sampling.passes import Part, carry_out_on
 from dask_nlis.sampling.plan import Plan
 from dask_nlis.sampling.summary import summary_of
 from dask_nlis.sampling.verb import DESIGNS
@@ -32,15 +32,7 @@ def table() -> tuple[np.ndarray, np.ndarray]:
 
 def carried_out(design, scores):
     """What a design comes to on scores in one block, without Dask, whose overhead is a hundred times the draw's."""
-    part = Part(scores, 0, len(scores), None)
-    try:
-        while True:
-            wanted = next(design)
-            for block in wanted.blocks:
-                task, arguments = wanted.asked(block)
-                wanted.collect(block, task(part, *arguments))
-    except StopIteration as end:
-        return end.value
+    return carry_out_on(Part(scores, 0, len(scores), None), design)
 
 
 def drawn(scores, size, scheme, mix, seeds):

@@ -10,6 +10,7 @@ from rich.table import Table
 
 import dask_nlis as nlis
 from dask_nlis.cli.problems import problem_from, problem_options
+from dask_nlis.pipeline.asked import SCORES
 from dask_nlis.planner import METHODS
 from dask_nlis.sampling import SCHEMES
 
@@ -31,12 +32,7 @@ def _size(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
 @click.option("--weight", help="Name of row weights in DATA, or the path of an NPY file.")
 @problem_options
 @click.option("--size", metavar="ROWS", callback=_size, help="Rows to draw: a count, a share, or auto (the default).")
-@click.option(
-    "--scores",
-    type=click.Choice(["two-stage", "leverage", "norm", "influence"]),
-    default="two-stage",
-    show_default=True,
-)
+@click.option("--scores", type=click.Choice(SCORES), default="two-stage", show_default=True)
 @click.option("--scheme", type=click.Choice(SCHEMES), default="poisson", show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=2, show_default=True, help="Stages of two-stage scores.")
 @click.option("--pilot-size", metavar="ROWS", callback=_size, help="Rows of the first stage.")

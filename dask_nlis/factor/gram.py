@@ -106,11 +106,8 @@ def grams_block(
 ) -> np.ndarray:
     """Gram matrices of one block by the rule of each job, as Grams in a 1 x 1 object array; grouped by pattern once."""
     device = choose(job.device)
-    groups: list[Grouped | None] = [None] * len(jobs)
-    if device.kind == "cpu":
-        sought = [Sought(each) if basis else None for each, basis in zip(jobs, narrow, strict=True)]
-        with np.errstate(all="ignore"):
-            groups = groupings(x, y, weight, int(start), sought, device)
+    sought = [Sought(each) if basis else None for each, basis in zip(jobs, narrow, strict=True)]
+    groups = groupings(x, y, weight, int(start), sought, device)
     wanted = zip(jobs, whiteners, narrow, groups, strict=True)
     blocks = [
         gram_block(x, y, weight, start, job=each, whitener=w, narrow=basis, grouped=found)
@@ -138,10 +135,10 @@ def gram_block(
     """
     device = choose(job.device)
     units = units_of(job.rule, y is not None) if narrow else None
-    if units is not None and device.kind == "cpu":
+    if units is not None:
+        if grouped is None:
+            (grouped,) = groupings(x, y, weight, int(start), [Sought(job)], device)
         with np.errstate(all="ignore"):
-            if grouped is None:
-                (grouped,) = groupings(x, y, weight, int(start), [Sought(job)], device)
             by_pattern = None if grouped is None else pattern_gram(grouped, whitener)
         if by_pattern is not None:
             values, finding = by_pattern

@@ -47,6 +47,8 @@ def open_rows(
     InputError
         If the group or file has no such array (the message lists those it has), chunks are too large for blocks, or
         h5py is not installed.
+    InputTypeError
+        If the path is of another type, or that of an NPY file or of a single Zarr array.
 
     Examples
     --------

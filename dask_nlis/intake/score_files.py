@@ -16,6 +16,7 @@ from zarr.storage import LocalStore
 from dask_nlis.blocks import is_regular, starts
 from dask_nlis.errors import InputError
 from dask_nlis.intake.reader import Reader
+from dask_nlis.intake.scratch import scratch_folder
 
 
 def create_scores(store: Any, name: str, chunks: Sequence[int]) -> "zarr.Array[Any]":
@@ -106,7 +107,7 @@ def scratch_scores(scores: da.Array, label: str) -> tuple[da.Array, da.Array, te
     Returns the lazy write (one task a block), the lazy read of the same scores, and the folder, whose
     life ends with the object.
     """
-    folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="nlis-scores-")
+    folder = scratch_folder("nlis-scores-")
     scores = regular(scores)
     target = create_scores(LocalStore(folder.name), "scores", scores.chunks[0])
     read = Reader(target, uuid.uuid4().hex).to_dask(scores.chunks)

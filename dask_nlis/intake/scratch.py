@@ -20,7 +20,11 @@ def leave_array(values: np.ndarray, name: str) -> str:
     if not path.exists():
         # Under another name until it is whole: threads may leave the same array at the same time.
         with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".partial", delete=False) as file:
-            np.save(file, values, allow_pickle=False)
+            try:
+                np.save(file, values, allow_pickle=False)
+            except OSError:  # what is there of it would fill the disk until the process ends
+                os.unlink(file.name)
+                raise
         os.replace(file.name, path)
     return str(path)
 
@@ -37,7 +41,12 @@ def left_array(path: str) -> np.ndarray:
     return values
 
 
+def scratch_folder(prefix: str) -> "tempfile.TemporaryDirectory[str]":
+    """A new folder under Dask's `temporary-directory`, or where the system keeps such files, that goes with the object."""
+    where = dask.config.get("temporary-directory", None)
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=where, ignore_cleanup_errors=True)
+
+
 @cache
 def _folder() -> "tempfile.TemporaryDirectory[str]":
-    where = dask.config.get("temporary-directory", None)
-    return tempfile.TemporaryDirectory(prefix="nlis-arrays-", dir=where, ignore_cleanup_errors=True)
+    return scratch_folder("nlis-arrays-")

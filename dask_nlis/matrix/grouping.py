@@ -82,6 +82,7 @@ class Grouped(NamedTuple):
     finding: Finding
 
 
+@np.errstate(all="ignore")
 def groupings(
     x: np.ndarray,
     y: np.ndarray | None,
@@ -92,10 +93,13 @@ def groupings(
 ) -> list[Grouped | None]:
     """Group a block by pattern for each of these; None where rows are no linear map by pattern, or none are sought.
 
+    None on a GPU, where rows are formed.
     Rows that are zero are in no group. Those of the same problem and theta share one read of the block, in sub-blocks, one
     sort, and m bits a row; each has two numbers and a place a row of its own.
     """
     out: list[Grouped | None] = [None] * len(sought)
+    if device.kind != "cpu":
+        return out
     units = [None if each is None else units_of(each.job.rule, y is not None) for each in sought]
     left = [k for k, found in enumerate(units) if found is not None]
     while left:

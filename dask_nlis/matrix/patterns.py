@@ -23,8 +23,8 @@ SMALLEST, LARGEST = 2.0**-200, 2.0**200
 class Units(NamedTuple):
     """The units of a network at theta: outer weights a (m,), inner weights b (m, q), slope of an inactive unit.
 
-    `bordered` rows have a last column, f(0), besides those of the units: dual rows have, tangent rows have not. The basis
-    are the columns of the matrix without those of a_j where a_j is not 0, and of b_j where it is: F = B T.
+    `bordered` rows have a last column, f(0), besides those of the units: dual rows have, tangent rows have not. The basis B
+    is the columns of the matrix F without those of a_j where a_j is not 0, and of b_j where it is: F = B T.
     """
 
     a: np.ndarray

@@ -21,7 +21,7 @@ LARGE = 8 * 2**20
 
 
 def shared(value: Any, label: str = "nlis-shared") -> Delayed:
-    """Give a value a key of its own, under a label; large arrays in it are left in files, where workers see the files of this machine.
+    """Give a value a key of its own, under a label; large arrays in it are left in files that workers see, or travel with it.
 
     Those of jobs, of rules of a matrix, and of tuples and lists of arrays are found.
     """

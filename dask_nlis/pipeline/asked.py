@@ -9,7 +9,7 @@ from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.numbers import is_number, is_whole
 from dask_nlis.matrix import TallMatrix, check_has_curvature, reference_matrix
 from dask_nlis.pipeline.design import Design
-from dask_nlis.pipeline.stages import SMALL, first_rows, least_rows
+from dask_nlis.pipeline.stages import SMALL, first_rows
 from dask_nlis.problem import Problem, check_theta, set_for
 from dask_nlis.sampling import check_draw
 from dask_nlis.scores import checked_shares
@@ -47,7 +47,7 @@ def asked(problem: Problem, X: Any, y: Any, goal: Mapping[str, Any], options: Ma
         scores = "leverage"
     target = _target(size, goal["epsilon"], scores)
     n_draws, seed = check_draw(
-        _first_size(problem, n, d) if target is not None or size is None else size, scheme, n, seed
+        first_size(problem, n, d) if target is not None or size is None else size, scheme, n, seed
     )
     first = None if pilot_size is None else check_draw(pilot_size, scheme, n, seed, "pilot_size")[0]
     mixed = None if shares is None else checked_shares(shares, 3)
@@ -99,7 +99,6 @@ def _target(size: Any, epsilon: Any, scores: str) -> float | None:
     return float(epsilon)
 
 
-def _first_size(problem: Problem, n: int, d: int) -> int:
-    """Where size="auto" starts: room for a pilot four times over, and no more than it may end at."""
-    p = problem.model.n_parameters(d)
-    return max(1, min(n // 2, max(_AUTO_START * p, 4 * least_rows(problem, d))))
+def first_size(problem: Problem, n: int, d: int) -> int:
+    """Where size="auto" starts: 20 rows a parameter, half of them for a pilot, and no more than it may end at."""
+    return max(1, min(n // 2, _AUTO_START * problem.model.n_parameters(d)))

@@ -9,7 +9,7 @@ from dask_nlis.pipeline.design import Kept, Known, Setting, Stage, Wanted
 from dask_nlis.pipeline.drawn import Drawn, take_drawn
 from dask_nlis.pipeline.shelf import keep, open_store
 from dask_nlis.sample import Sample, pool
-from dask_nlis.sampling import Stage as Before, Summary, draw_beside, draw_held, hold, summarised
+from dask_nlis.sampling import Stage as HeldStage, Summary, draw_beside, draw_held, hold, summarised
 from dask_nlis.scores import lazy_scores
 
 
@@ -31,7 +31,7 @@ class Held:
         """Draw so many rows, besides those of earlier stages; goes over the held scores only."""
         design, earlier, stage = self.setting.design, self.wanted.earlier, self.wanted.stage
         if earlier and design.scheme == "poisson":
-            before = [Before(each.sample, _held_of(each)) for each in earlier]
+            before = [HeldStage(each.sample, _held_of(each)) for each in earlier]
             sample = draw_beside(self.scores, before, n_draws, design.seed, stage, self.summary)
         else:
             sample = draw_held(

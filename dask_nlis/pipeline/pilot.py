@@ -31,8 +31,8 @@ def pilot(
 ) -> Fit:
     """Fit roughly on `size` rows drawn by the leverage of the reference matrix: X (n, d), y (n,) -> Fit.
 
-    Reads X twice (factor, scores), and the blocks of the drawn rows if they are not poisson's; 3 times at a condition above 100, 4 above 1e7.
-    Scores at such a theta are nearly as good as at the unknown optimum.
+    Reads X twice (factor, scores), and the blocks of the drawn rows if they are not poisson's; 3 times at a condition above
+    100, 4 above 1e7. Scores at such a theta are nearly as good as at the unknown optimum.
 
     Parameters
     ----------

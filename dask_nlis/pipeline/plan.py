@@ -8,7 +8,7 @@ from dask.utils import parse_bytes
 from dask_nlis import workers
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.matrix import Dual, TallMatrix, Tangent, dual_matrix, reference_matrix
-from dask_nlis.pipeline.asked import asked, check_kind
+from dask_nlis.pipeline.asked import asked, check_kind, first_size
 from dask_nlis.pipeline.fits import has_patterns, needs_of, steps_of
 from dask_nlis.planner import METHODS, Plan, Step, calibrated, check_fits, passes_of, scores_alone, timed
 from dask_nlis.problem import Problem
@@ -179,8 +179,8 @@ def _unlabelled(
     if theta is not None:
         dual_matrix(problem, X, theta=theta, **options)  # raises for a theta that does not fit
         name = "dual"
-    p, n = problem.model.n_parameters(matrix.source.n_columns), matrix.shape[0]
-    size = min(n, 20 * p) if goal["size"] is None else goal["size"]
+    n = matrix.shape[0]
+    size = first_size(problem, n, matrix.source.n_columns) if goal["size"] is None else goal["size"]
     size, _ = check_draw(size, goal["scheme"], n, 0)
     factorized, scored = ((name,), (name,)) if scores == "leverage" else ((), ("norm",))
     return matrix, size, scores_alone(factorized, scored, has_patterns(problem))

@@ -47,10 +47,11 @@ def run(
 ) -> Run:
     """Score, draw, refit and certify in one job: X (n, d), y (n,) -> Run. Computes.
 
-    Two stages by default, which need no theta: a quarter of the rows, or half where they are few, by leverage of the
-    reference matrix; a fit to them; the rest by a mixture of leverage, influence and a constant at that fit; a refit on both. Reads X 5 times: factor and
-    scores of each stage, and the total loss of the fit. Each factor takes 1 more at a condition above 100 or for dependent
-    columns, 2 more above 1e7; `Run.reads` says how many there were. At a theta that is given leverage takes 3, norms 2.
+    Two stages by default, which need no theta: a quarter of the rows, or up to half where they are few, by leverage of the
+    reference matrix; a fit to them; the rest by a mixture of leverage, influence and a constant at that fit; a refit on
+    both. Reads X 5 times: factor and scores of each stage, and the total loss of the fit. Each factor takes 1 more at a
+    condition above 100 or for dependent columns, 2 more above 1e7; `Run.reads` says how many there were. At a theta that
+    is given leverage takes 3, norms 2.
 
     Poisson stages are scored, drawn and taken in one read, which keeps about four rows, with their scores, for each that
     is drawn and gives the sample of `draw` in every bit. Where these turn out too few, as where a few rows hold most of

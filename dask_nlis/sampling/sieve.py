@@ -84,7 +84,8 @@ def sieve_block(
 ) -> Box:
     """Score one block and keep the candidates among its rows, besides those that earlier stages drew.
 
-    `job` is that of the matrix of this stage. The first of `blocks` and `arguments` scores for this stage, the others as the earlier ones did.
+    `job` is that of the matrix of this stage. The first of `blocks` and `arguments` scores for this stage, the others as
+    the earlier ones did.
     """
     scores, *before = (block(x, y, weight, start, **given) for block, given in zip(blocks, arguments, strict=True))
     start = int(start)

@@ -216,12 +216,11 @@ def mixture_block(
     dual, other = (placed(pair, device) for pair in whiteners)
     known: np.ndarray | None = None
     lengths: np.ndarray | None = None
-    if any(by_pattern) and device.kind == "cpu":
+    if any(by_pattern):
         sought = [Sought(job) if share.leverage and by_pattern[0] else None, None]
         if share.influence and tangent is not None and by_pattern[1]:
             sought[1] = Sought(replace(job, rule=tangent), gradients=True)
-        with np.errstate(all="ignore"):
-            rows, psi = groupings(x, y, weight, int(start), sought, device)
+        rows, psi = groupings(x, y, weight, int(start), sought, device)
         form, second = forms or (None, None)
         known = pattern_leverage(rows, whiteners[0], form, tolerance, int(start))
         lengths = pattern_lengths(psi, whiteners[1], second)

@@ -11,11 +11,11 @@ from dask_nlis.factor import Factor, check_comparable
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.complement import inside
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, map_blocks, shared
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, shared
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import matrix_rows, row_values
 from dask_nlis.scores.leverage import placed
+from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
 
@@ -75,8 +75,7 @@ def cross_leverage_scores(A: Any, factor: Factor) -> Any:
 def lazy_cross(matrix: TallMatrix, factor: Factor) -> da.Array:
     """Cross leverage as a lazy Dask array (n,) with one task a block."""
     target = shared((factor.whitener, factor.correction, factor.outward), "nlis-whitener")
-    lazy = map_blocks(matrix, cross_block, "nlis-score", meta=np.empty((0, 0)), job=matrix.job, target=target)
-    return one_a_row(matrix, lazy)
+    return lazy_scores(matrix, Scorer(cross_block, {"job": matrix.job, "target": target}))
 
 
 @on_device

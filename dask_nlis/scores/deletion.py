@@ -9,14 +9,14 @@ from array_api_compat import array_namespace
 from dask_nlis.device import choose
 from dask_nlis.factor import Factor
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, map_blocks
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix
 from dask_nlis.matrix.grouping import Sought, groupings
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import matrix_rows, row_values
-from dask_nlis.scores.leverage import placed, serves_by_pattern, shared_form, shared_whitener
+from dask_nlis.scores.leverage import leverage_scorer, placed
 from dask_nlis.scores.losses import fitted, losses_of
 from dask_nlis.scores.patterns import Form, Whitener, pattern_leverage
+from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
 
@@ -27,18 +27,7 @@ def lazy_deletion(matrix: TallMatrix, factor: Factor) -> da.Array:
     1 - leverage is known to `factor.score_tolerance` and counts as no less. So a row with leverage 1, about which the
     others say nothing, has a large finite score if it has a loss, and 0 if it has none.
     """
-    lazy = map_blocks(
-        matrix,
-        deletion_block,
-        "nlis-score",
-        meta=np.empty((0, 0)),
-        job=matrix.job,
-        whitener=shared_whitener(factor),
-        form=shared_form(matrix, factor),
-        by_pattern=serves_by_pattern(factor),
-        tolerance=factor.score_tolerance,
-    )
-    return one_a_row(matrix, lazy)
+    return lazy_scores(matrix, Scorer(deletion_block, leverage_scorer(matrix, factor).arguments))
 
 
 @on_device
@@ -59,9 +48,8 @@ def deletion_block(
     target = placed(whitener, device)
     problem, theta = fitted(job, device)
     known: np.ndarray | None = None
-    if by_pattern and device.kind == "cpu":
-        with np.errstate(all="ignore"):
-            (grouped,) = groupings(x, y, weight, int(start), [Sought(job)], device)
+    if by_pattern:
+        (grouped,) = groupings(x, y, weight, int(start), [Sought(job)], device)
         known = pattern_leverage(grouped, whitener, form, tolerance, int(start))
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:

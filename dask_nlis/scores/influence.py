@@ -106,9 +106,8 @@ def influence_block(
 ) -> np.ndarray:
     """Influence of one block, (m,)."""
     device = choose(job.device)
-    if by_pattern and device.kind == "cpu":
-        with np.errstate(all="ignore"):
-            (grouped,) = groupings(x, y, weight, int(start), [Sought(job, gradients=True)], device)
+    if by_pattern:
+        (grouped,) = groupings(x, y, weight, int(start), [Sought(job, gradients=True)], device)
         lengths = pattern_lengths(grouped, whitener, form)
         if lengths is not None and grouped is not None:
             check_finite(grouped.finding, job.names)

@@ -142,9 +142,8 @@ def leverage_block(
 ) -> np.ndarray:
     """Leverage of one block, (m,), checked against [0, 1] and clipped."""
     device = choose(job.device)
-    if by_pattern and device.kind == "cpu":
-        with np.errstate(all="ignore"):
-            (grouped,) = groupings(x, y, weight, int(start), [Sought(job)], device)
+    if by_pattern:
+        (grouped,) = groupings(x, y, weight, int(start), [Sought(job)], device)
         found = pattern_leverage(grouped, whitener, form, tolerance, int(start))
         if found is not None and grouped is not None:
             check_finite(grouped.finding, job.names)

@@ -9,11 +9,11 @@ from array_api_compat import array_namespace
 from dask_nlis.device import Device, choose
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import give_back
-from dask_nlis.matrix import Dual, Job, Leaf, Plain, TallMatrix, as_matrix, map_blocks
+from dask_nlis.matrix import Dual, Job, Leaf, Plain, TallMatrix, as_matrix
 from dask_nlis.matrix.on_device import on_device
-from dask_nlis.matrix.tall import one_a_row
 from dask_nlis.matrix.tasks import naming_rows, row_values
 from dask_nlis.problem import Problem
+from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
 
@@ -70,7 +70,7 @@ def check_has_loss(matrix: TallMatrix, verb: str) -> None:
 
 def lazy_losses(matrix: TallMatrix) -> da.Array:
     """Losses as a lazy Dask array (n,) with one task a block."""
-    return one_a_row(matrix, map_blocks(matrix, loss_block, "nlis-score", meta=np.empty((0, 0)), job=matrix.job))
+    return lazy_scores(matrix, Scorer(loss_block, {"job": matrix.job}))
 
 
 @on_device
