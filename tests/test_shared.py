@@ -1,6 +1,10 @@
 """What every task needs is in a graph once, and where it is large not at all: a file holds it."""
 
+import os
 import pickle
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import dask
@@ -19,7 +23,7 @@ PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Logistic()), constraint=nlis.Ball(1
 
 
 def files():
-    return sorted(Path(scratch._folder().name).glob("*.npy"))
+    return sorted(Path(scratch._folder()).glob("*.npy"))
 
 
 def test_a_theta_of_32_mb_is_in_no_graph():
@@ -84,3 +88,68 @@ def test_arrays_travel_in_the_graph_where_a_file_would_not_serve(fault, monkeypa
     assert files() == before
     B = nlis.dual_matrix(PROBLEM, X, y, theta=np.array([0.1, 0.2, -0.3, 0.4]))
     np.testing.assert_allclose(scores, nlis.leverage_scores(B, nlis.factorize(B)), rtol=1e-10)
+
+
+def test_threads_that_leave_arrays_first_share_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch, "_FOLDERS", {})
+    together, paths = threading.Barrier(4), []
+    made = scratch.tempfile.mkdtemp
+
+    def at_once(**options):
+        folder = made(**options)
+        together.wait(timeout=10)  # each has made one before any is kept
+        return folder
+
+    monkeypatch.setattr(scratch.tempfile, "mkdtemp", at_once)
+    with dask.config.set({"temporary-directory": os.fspath(tmp_path)}):
+        leave = lambda k: paths.append(scratch.leave_array(np.arange(3.0), f"values-{k % 2}"))  # noqa: E731
+        threads = [threading.Thread(target=leave, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(set(paths)) == 2
+    assert len(list(tmp_path.iterdir())) == 1
+    for path in paths:
+        assert np.array_equal(scratch.left_array(path), np.arange(3.0))
+
+
+ENDS = """
+import os, sys
+import dask, numpy as np
+from dask_nlis.intake import scratch
+os.chdir(sys.argv[1])
+dask.config.set({"temporary-directory": "."})
+path = scratch.leave_array(np.arange(3.0), "values")
+assert os.path.isabs(path)
+child = os.fork()
+if not child:
+    assert scratch.leave_array(np.arange(3.0), "values") != path
+    sys.exit()
+os.waitpid(child, 0)
+assert os.listdir(".") == [os.path.basename(os.path.dirname(path))]
+scratch.left_array(path)
+raise RuntimeError("the end")
+"""
+
+
+def test_a_folder_goes_with_the_process_that_made_it_and_not_with_a_fork(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", ENDS, tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.endswith("RuntimeError: the end\n"), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_could_not_be_written_to_its_end_is_removed(monkeypatch):
+    def full(file, values, **options):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(scratch.np, "save", full)
+    with pytest.raises(OSError, match="No space"):
+        scratch.leave_array(np.arange(3.0), "too-much")
+    assert [path for path in Path(scratch._folder()).iterdir() if path.suffix != ".npy"] == []
