@@ -31,12 +31,16 @@ def fits_in_memory(n_bytes: int) -> bool:
 
 
 def see_files() -> bool:
-    """Whether workers are on this machine, whose temporary files they see then; also where there is no cluster."""
+    """Whether workers are on this machine, whose temporary files they see then; also where there is no cluster.
+
+    Not where a cluster has no workers yet, which may come up anywhere.
+    """
     client = client_in_force()
     if client is None:
         return True
     here = {"127.0.0.1", "::1", "localhost", get_ip()}
-    return all(get_address_host(address) in here for address in client.scheduler_info(n_workers=-1)["workers"])
+    addresses = client.scheduler_info(n_workers=-1)["workers"]
+    return bool(addresses) and all(get_address_host(address) in here for address in addresses)
 
 
 class Workforce(NamedTuple):

@@ -153,3 +153,13 @@ def test_a_file_that_could_not_be_written_to_its_end_is_removed(monkeypatch):
     with pytest.raises(OSError, match="No space"):
         scratch.leave_array(np.arange(3.0), "too-much")
     assert [path for path in Path(scratch._folder()).iterdir() if path.suffix != ".npy"] == []
+
+
+def test_workers_that_are_yet_to_come_may_be_anywhere():
+    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
+        assert workers.see_files()
+        client.cluster.scale(0)
+        client.sync(client.cluster._correct_state)
+        assert client.scheduler_info(n_workers=-1)["workers"] == {}
+        assert not workers.see_files()
+        assert workers.fits_in_memory(10**6)
