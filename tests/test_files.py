@@ -127,11 +127,16 @@ def test_a_file_of_half_a_gigabyte_is_opened_by_its_header_alone(fortran, tmp_pa
         assert resident() - before < 50e6  # a block, not the 512 MB that mapping or hashing them all would leave
 
 
+#: Where an NPY file begins whose header has 51 more bytes.
+HEAD = b"\x93NUMPY\x01\x00\x5a\x00{'descr': '<f8', 'fortran_order': False"
+
 # What is wrong with the file: (content, error, what the message must say).
 REFUSED = {
     "objects": (np.array([[1, None]], dtype=object), nlis.InputError, "holds Python objects, which only unpickling"),
     "no header": (b"\x93NUMPY or not", nlis.InputError, "holds no NPY header"),
     "empty": (b"", nlis.InputError, "holds no NPY header"),
+    "damaged": (HEAD + b", 'shape': (3,3)".ljust(50) + b"\n", nlis.InputError, "holds no NPY header"),
+    "less than nothing": (HEAD + b", 'shape': (-3, 3)}".ljust(50) + b"\n", nlis.InputError, "holds no NPY header"),
     "text": (np.array([["a"]]), nlis.InputTypeError, "X has dtype <U1"),
     "three dimensions": (np.ones((2, 2, 2)), nlis.InputError, "X has 3 dimensions"),
     "a folder": (None, nlis.MissingDataError, "is a folder"),
@@ -318,6 +323,22 @@ def test_without_h5py_the_message_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(nlis.InputError, match=r"needs h5py; install dask-nlis\[hdf5\]"):
         nlis.open_rows(path, X="X")
+
+
+@pytest.mark.parametrize("fault", ["removed", "cut short"])
+def test_files_that_are_gone_when_they_are_read_are_named_in_one_line(fault, tmp_path):
+    x, path = nlis.open_rows(hdf5(tmp_path), X="X", block_bytes=BLOCK)[0], npy(tmp_path, X)
+    matrices = {"data.h5": nlis.reference_matrix(PROBLEM, x), "x.npy": nlis.reference_matrix(PROBLEM, path)}
+    for name, matrix in matrices.items():
+        (tmp_path / name).unlink()
+        if fault == "cut short":
+            (tmp_path / name).write_bytes(b"\x89HDF")
+        kind = nlis.InputError if fault == "cut short" and name == "x.npy" else nlis.MissingDataError
+        with dask.config.set(scheduler="synchronous"), pytest.raises(kind, match=name) as caught:
+            np.asarray(nlis.norm_scores(matrix))
+        assert str(caught.value).count(name) == 1
+        assert len(str(caught.value)) - len(os.fspath(tmp_path)) < 200
+        assert "\n" not in str(caught.value)
 
 
 def test_a_read_that_fails_is_tried_again(tmp_path, monkeypatch, expected):

@@ -166,6 +166,15 @@ def test_an_absolute_error_refit_of_few_rows_passes_through_some(rng):
     np.testing.assert_allclose(exact.theta, TRUTH, rtol=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_an_absolute_error_refit_to_labels_that_are_all_zero_is_ok(scale, X, w):
+    for constraint in (None, Box(-1.0, 2.0)):
+        fit = nlis.refit(linear(AbsoluteError(), constraint), X, np.zeros(N), scale * w)
+        assert fit.ok
+        assert fit.loss == 0
+        np.testing.assert_array_equal(fit.theta, 0)
+
+
 @pytest.mark.parametrize("box", [Box(-0.3, 0.2), Box([0, -1, -1, -1], [0.25, 1, 1, 1])])
 def test_an_absolute_error_refit_in_a_box_is_that_of_linear_programming(box, X, w, rng):
     y, A = heavy(X, rng), ones(X)

@@ -1,6 +1,10 @@
 """What every task needs is in a graph once, and where it is large not at all: a file holds it."""
 
+import os
 import pickle
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import dask
@@ -20,7 +24,7 @@ PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Logistic()), constraint=nlis.Ball(1
 
 
 def files():
-    return sorted(Path(scratch._folder().name).glob("*.npy"))
+    return sorted(Path(scratch._folder()).glob("*.npy"))
 
 
 def test_a_theta_of_32_mb_is_in_no_graph():
@@ -75,8 +79,8 @@ def test_nothing_stays_of_an_array_that_does_not_fit_on_the_disk(monkeypatch):
     monkeypatch.setattr(np, "save", half)
     with pytest.raises(OSError, match="No space left"):
         scratch.leave_array(np.ones(3), "too-large")
-    assert [path.name for path in Path(scratch._folder().name).iterdir() if path.suffix != ".npy"] == []
-    assert not (Path(scratch._folder().name) / "too-large.npy").exists()
+    assert [path.name for path in Path(scratch._folder()).iterdir() if path.suffix != ".npy"] == []
+    assert not (Path(scratch._folder()) / "too-large.npy").exists()
 
 
 def test_scores_that_do_not_fit_go_where_dask_keeps_temporary_files(tmp_path):
@@ -116,3 +120,57 @@ def test_workers_that_are_yet_to_start_count_as_elsewhere():
         client.wait_for_workers(1)
         assert workers.see_files()
     assert workers.see_files()
+
+
+def test_threads_that_leave_arrays_first_share_a_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch, "_FOLDERS", {})
+    together, paths = threading.Barrier(4), []
+    made = scratch.tempfile.mkdtemp
+
+    def at_once(**options):
+        folder = made(**options)
+        together.wait(timeout=10)  # each has made one before any is kept
+        return folder
+
+    monkeypatch.setattr(scratch.tempfile, "mkdtemp", at_once)
+    with dask.config.set({"temporary-directory": os.fspath(tmp_path)}):
+        leave = lambda k: paths.append(scratch.leave_array(np.arange(3.0), f"values-{k % 2}"))  # noqa: E731
+        threads = [threading.Thread(target=leave, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(set(paths)) == 2
+    assert len(list(tmp_path.iterdir())) == 1
+    for path in paths:
+        assert np.array_equal(scratch.left_array(path), np.arange(3.0))
+
+
+ENDS = """
+import os, sys
+import dask, numpy as np
+from dask_nlis.intake import scratch
+os.chdir(sys.argv[1])
+dask.config.set({"temporary-directory": "."})
+path = scratch.leave_array(np.arange(3.0), "values")
+assert os.path.isabs(path)
+child = os.fork()
+if not child:
+    assert scratch.leave_array(np.arange(3.0), "values") != path
+    sys.exit()
+os.waitpid(child, 0)
+assert os.listdir(".") == [os.path.basename(os.path.dirname(path))]
+scratch.left_array(path)
+raise RuntimeError("the end")
+"""
+
+
+def test_a_folder_goes_with_the_process_that_made_it_and_not_with_a_fork(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", ENDS, tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.endswith("RuntimeError: the end\n"), done.stderr
+    assert list(tmp_path.iterdir()) == []

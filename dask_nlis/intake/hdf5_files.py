@@ -35,7 +35,14 @@ class Hdf5Array:
         return len(self.shape)
 
     def __getitem__(self, index: Any) -> np.ndarray:
-        with _h5py("path", self.path).File(self.path, "r") as file:
+        h5py = _h5py("path", self.path)
+        try:
+            opened = h5py.File(self.path, "r")
+        except OSError as cause:
+            raise MissingDataError(
+                f"{self.path!r} cannot be opened as HDF5 any more ({_reason(cause)}); write it anew, where workers see it"
+            ) from cause
+        with opened as file:
             dataset = file.get(self.name)
             shape, dtype = getattr(dataset, "shape", None), getattr(dataset, "dtype", None)
             if (shape, dtype) != (self.shape, self.dtype):
@@ -86,8 +93,15 @@ def _opened(argument: str, path: str) -> Any:
     try:
         return h5py.File(path, "r")
     except OSError as cause:
-        why = str(cause).partition("(")[2].rstrip(")")[:80] or type(cause).__name__
-        raise MissingDataError(f"{argument}={path!r} cannot be opened as HDF5 ({why}); check the path") from cause
+        raise MissingDataError(
+            f"{argument}={path!r} cannot be opened as HDF5 ({_reason(cause)}); check the path"
+        ) from cause
+
+
+def _reason(cause: OSError) -> str:
+    """What HDF5 says of a file that it cannot open, without the path."""
+    why = str(cause).partition("(")[2].rstrip(")").partition(":" if isinstance(cause, FileNotFoundError) else "\n")[0]
+    return why[:80] or type(cause).__name__
 
 
 def of_dataset(argument: str, dataset: Any) -> Hdf5Array | None:

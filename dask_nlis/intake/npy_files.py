@@ -8,6 +8,7 @@ import math
 import mmap
 import os
 from io import FileIO
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,13 @@ class FileArray:
         shape = (last - first, *self.shape[1:])
         if not np.prod(shape):
             return np.empty(shape, dtype=self.dtype)
-        with FileIO(self.path) as file:
+        try:
+            opened = FileIO(self.path)
+        except FileNotFoundError as cause:
+            raise MissingDataError(
+                f"{self.path!r} is not there: it was removed since it was opened, or workers do not see it; put it back"
+            ) from cause
+        with opened as file:
             if self.head and file.read(len(self.head)) != self.head:
                 raise InputError(
                     f"{self.path!r} was written anew, in another shape or dtype, since it was opened; open it anew"
@@ -116,7 +123,9 @@ def open_npy(argument: str, path: str) -> FileArray:
             version = npy.read_magic(file)
             read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, by_columns, dtype = read(file)
-        except (ValueError, SyntaxError, EOFError) as cause:
+            if min(shape, default=0) < 0:
+                raise ValueError(shape)
+        except (ValueError, SyntaxError, EOFError, TokenError) as cause:
             raise InputError(f"{argument}={path!r} holds no NPY header; write it with numpy.save") from cause
         start, size = file.tell(), stamp[0]
         file.seek(0)

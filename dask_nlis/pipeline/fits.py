@@ -20,7 +20,7 @@ from dask_nlis.planner import (
     worker_memory,
 )
 from dask_nlis.problem import Problem
-from dask_nlis.sampling import room_for
+from dask_nlis.sampling import room_of_candidates
 
 
 class Needs(NamedTuple):
@@ -42,7 +42,7 @@ def needs_of(steps: list[Step], reference: TallMatrix, size: int, in_memory: boo
     # Scores of earlier stages go to a scratch file where they are too large, those of the last to a store or nowhere.
     held = max(0, drawn - 1) * each * workers.fits_in_memory(each) + in_memory * each
     # A draw in the same read keeps the rows that may be drawn.
-    held += 0 if drawn else room_for(reference.source, size).n_bytes
+    held += 0 if drawn else room_of_candidates(reference.source, size).n_bytes
     worker = worker_memory(steps, layout, workforce, held)
     return Needs(steps, layout, workforce, worker, client_memory(steps, layout, size))
 

@@ -22,7 +22,7 @@ from dask_nlis.sampling import (
     Sifted,
     Summary,
     draw_sifted,
-    room_for,
+    room_of_candidates,
     scores_at,
     sift,
     sifted_scores,
@@ -124,7 +124,7 @@ def way_of(setting: Setting, matrix: TallMatrix) -> Way:
     design, source = setting.design, matrix.source
     if fuses(design, source, setting.keep_scores and setting.path is not None):
         return score_fused
-    room = room_for(source, design.size)
+    room = room_of_candidates(source, design.size)
     if not workers.fits_in_memory(room.n_bytes):
         _log.info(
             "%s candidates of a draw of %s rows would take %s bytes of memory: rows are scored, drawn and taken in turn",
@@ -139,4 +139,4 @@ def fuses(design: Design, source: Rows, stored: bool) -> bool:
         return False
     if stored and not is_regular(source.chunks):
         return False  # blocks of the scores are not those of the store, which one task each is to write
-    return workers.fits_in_memory(room_for(source, design.size).n_bytes)
+    return workers.fits_in_memory(room_of_candidates(source, design.size).n_bytes)

@@ -31,6 +31,9 @@ from dask_nlis.scores import Scorer, Share, gradient_lengths, leverage_scorer, m
 #: leverage has its say in the first stage.
 SMALL, LARGE = (0.45, 0.45, 0.10), (0.0, 0.90, 0.10)
 
+#: Rows a parameter, of all stages, below which leverage takes part in every stage.
+_FEW = 10
+
 #: Rows a parameter of a pilot fit beyond which more of them are worth less than rows by better scores.
 _ENOUGH = 10
 
@@ -90,7 +93,7 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
     for turn in range(1, design.rounds):
         dual, tangent = _matrices(setting, problem, taken, fit.theta)
         factors, used = factorize_together([dual] if tangent is None else [dual, tangent])
-        shares = design.shares or (SMALL if design.size < 10 * len(fit.theta) else LARGE)
+        shares = design.shares or (SMALL if design.size < _FEW * len(fit.theta) else LARGE)
         scorer, shares = _mixture(dual, tangent, factors, shares, sample, taken, fit.theta, n_rows)
         reads = counted(counted(reads, "factor", used), "scores", 1)
         # Rows of all stages up to this one.

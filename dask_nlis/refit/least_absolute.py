@@ -40,10 +40,14 @@ def least_absolute(objective: Objective, start: Vector) -> Vector:
     """Minimise the absolute error over the set from a start: a wide Huber loss first, ten times narrower each time."""
     constraint = objective.problem.constraint
     theta = start
+    if not objective.value(theta):  # no error at all, and none to tell a width from
+        return theta
     width = 1e9 * last_width(objective, theta)
     theta = spectral_projected_gradient(smoothed(objective, width), constraint, theta)
     for _ in range(60):
         theta = gauss_newton(smoothed(objective, width), constraint, theta)
+        if not objective.value(theta):
+            break
         last = last_width(objective, theta)
         if width <= last:
             break

@@ -261,7 +261,7 @@ def _promised(objective: Objective, theta: np.ndarray) -> float:
     """Decrease that the local quadratic promises inside the set, relative to the loss."""
     gap = 0.0
     size = _size(objective, theta)
-    if isinstance(objective.problem.loss, AbsoluteError):
+    if isinstance(objective.problem.loss, AbsoluteError) and size > 0:
         smooth = smoothed(objective, last_width(objective, theta))
         gap = objective.value(theta) - smooth.value(theta)
         objective = smooth

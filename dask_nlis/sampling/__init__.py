@@ -2,7 +2,16 @@
 
 from dask_nlis.sampling.arguments import SCHEMES, check_draw
 from dask_nlis.sampling.beside import Stage, draw_beside
-from dask_nlis.sampling.fused import Before, Sifted, draw_sifted, room_for, scores_at, sift, sifted_scores, take_sifted
+from dask_nlis.sampling.fused import (
+    Before,
+    Sifted,
+    draw_sifted,
+    room_of_candidates,
+    scores_at,
+    sift,
+    sifted_scores,
+    take_sifted,
+)
 from dask_nlis.sampling.summary import Summary, check_enough, hold, summarised
 from dask_nlis.sampling.verb import draw, draw_held, draw_stage
 
@@ -20,7 +29,7 @@ __all__ = [
     "draw_sifted",
     "draw_stage",
     "hold",
-    "room_for",
+    "room_of_candidates",
     "scores_at",
     "sift",
     "sifted_scores",

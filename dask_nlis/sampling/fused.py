@@ -46,7 +46,7 @@ class Room(NamedTuple):
     n_bytes: int
 
 
-def room_for(source: Rows, size: int) -> Room:
+def room_of_candidates(source: Rows, size: int) -> Room:
     """What the candidates of a draw of `size` rows take, all blocks together."""
     n_rows = min(SAFETY * size, source.n_rows)
     read = [array for array in (source.x, source.y, source.weight) if array is not None]
