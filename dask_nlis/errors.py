@@ -8,9 +8,12 @@ NlisError
  |   +- IdentityResidualError
  |   +- ZeroLossSingularityError
  |   +- MemoryLimitError (MemoryError)
+ |   +- FingerprintMismatchError
  +- InputTypeError (TypeError)
  +- MissingDataError (FileNotFoundError)
  +- StoreExistsError (FileExistsError)
+ +- StoreLockedError (RuntimeError)
+ +- StoreWriteError (OSError)
  +- IncompleteRunError (RuntimeError)
  +- DeviceError (RuntimeError)
  +- ClusterError (RuntimeError)
@@ -75,6 +78,10 @@ class MemoryLimitError(InputError, MemoryError):
     """What was asked for does not fit into the memory of a worker or of this process; nothing was computed."""
 
 
+class FingerprintMismatchError(InputError):
+    """A run store was begun with other data, another theta, problem, design or version; the field is named."""
+
+
 class InputTypeError(NlisError, TypeError):
     """An argument has a type that is not allowed."""
 
@@ -85,6 +92,14 @@ class MissingDataError(NlisError, FileNotFoundError):
 
 class StoreExistsError(NlisError, FileExistsError):
     """The output path is already in use."""
+
+
+class StoreLockedError(NlisError, RuntimeError):
+    """Another process is writing the run store."""
+
+
+class StoreWriteError(NlisError, OSError):
+    """Something could not be written to the run store, as on a full disk; what was finished before is kept."""
 
 
 class IncompleteRunError(NlisError, RuntimeError):

@@ -60,8 +60,16 @@ def blocks_of(array: da.Array, label: str, *, n_rows: int = 0, n_bytes: int = 0)
     return blocks
 
 
-def each_block(array: da.Array, label: str, collect: Collect, *, n_rows: int = 0, n_bytes: int = 0) -> None:
-    """Compute every block of `array` and hand the blocks to `collect` in C order; none is kept besides.
+def each_block(
+    array: da.Array,
+    label: str,
+    collect: Collect,
+    *,
+    only: Sequence[int] | None = None,
+    n_rows: int = 0,
+    n_bytes: int = 0,
+) -> None:
+    """Compute every block of `array`, or some, and hand the blocks to `collect` in C order; none is kept besides.
 
     On a cluster a block is handed on as soon as those before it have been, while others are still computed.
 
@@ -73,10 +81,14 @@ def each_block(array: da.Array, label: str, collect: Collect, *, n_rows: int = 0
         Name of the phase, the span ("nlis", label) on a cluster.
     collect : callable
         Takes one block.
+    only : sequence of int, optional
+        The blocks that are wanted, by their place in C order, ascending; all by default.
     n_rows, n_bytes : int
         Size of the data read, for the rates on the progress bar.
     """
-    _run(optimised(array), flat_keys(array), label, n_rows, n_bytes, collect)
+    keys = flat_keys(array)
+    wanted = keys if only is None else [keys[k] for k in only]
+    _run(optimised(array, wanted), wanted, label, n_rows, n_bytes, collect)
 
 
 def computed(array: da.Array, label: str) -> np.ndarray:
@@ -112,7 +124,7 @@ def on_blocks(
 
 
 def _called(block: Any, task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    return task(block if isinstance(block, tuple) else np.asarray(block), *arguments)
+    return task(block if block is None or isinstance(block, tuple) else np.asarray(block), *arguments)
 
 
 def warn(message: str, category: type[Warning]) -> None:

@@ -5,12 +5,15 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
+import dask.array as da
 import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis import phase
+from dask_nlis.checkpoints import NOWHERE, Checkpoints, kinds_of
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, InputTypeError, NonFiniteError
+from dask_nlis.intake import Rows
 from dask_nlis.matrix import Finding, Job, TallMatrix, boxed, check_finite, dual_matrix, leaves, map_boxes
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
@@ -18,6 +21,9 @@ from dask_nlis.problem import Problem, check_theta
 from dask_nlis.scores.losses import losses_of
 
 Array = Any
+
+#: Blocks whose losses are kept together.
+_TOGETHER = 1024
 
 
 def total_loss(
@@ -96,16 +102,46 @@ def total_loss(
     return float(totals[0]) if np.ndim(theta) == 1 else totals
 
 
-def summed_losses(matrix: TallMatrix, problem: Problem, thetas: np.ndarray) -> tuple[np.ndarray, int]:
-    """Losses of checked thetas (k, p) over the rows behind a matrix, (k,), and how many rows were dropped. One read."""
+def summed_losses(
+    matrix: TallMatrix, problem: Problem, thetas: np.ndarray, saved: Checkpoints = NOWHERE
+) -> tuple[np.ndarray, int]:
+    """Losses of checked thetas (k, p) over the rows behind a matrix, (k,), and how many rows were dropped. One read.
+
+    Those of blocks are kept in `saved`, many together, and blocks whose losses are there are not read.
+    """
     source = matrix.source
     lazy = map_boxes(matrix, loss_block, "nlis-loss", problem=problem, thetas=thetas)
-    blocks = phase.blocks_of(lazy, "nlis-loss", n_rows=source.n_rows, n_bytes=source.n_bytes)
-    parts = [block[0, 0] for block in blocks]
+    parts = _parts(lazy, source, saved)
     found = reduce(Finding.plus, (finding for _, finding in parts))
     check_finite(found, source.names, "in all")
     totals = np.array([summed(column) for column in zip(*(losses for losses, _ in parts), strict=True)])
     return totals, found.n_dropped
+
+
+def _parts(lazy: da.Array, source: Rows, saved: Checkpoints) -> list[tuple[tuple[float, ...], Finding]]:
+    """Losses and finding of each block: those that are kept, and the others."""
+    n = lazy.numblocks[0]
+    batches = [range(k, min(k + _TOGETHER, n)) for k in range(0, n, _TOGETHER)]
+    parts = {str(batch[0]): saved.load(str(batch[0]), kinds_of(Finding)) for batch in batches}
+    missing = [k for batch in batches if parts[str(batch[0])] is None for k in batch]
+    waiting = iter(missing)
+    some: list[Any] = []
+
+    def add(block: np.ndarray) -> None:
+        k = next(waiting)
+        some.append(block[0, 0])
+        if k + 1 == n or not (k + 1) % _TOGETHER:
+            name = str(k // _TOGETHER * _TOGETHER)
+            parts[name] = some.copy()
+            saved.save(name, parts[name])
+            some.clear()
+
+    share = len(missing) / n
+    only = None if len(missing) == n else missing
+    n_rows, n_bytes = round(share * source.n_rows), round(share * source.n_bytes)
+    if missing:
+        phase.each_block(lazy, "nlis-loss", add, only=only, n_rows=n_rows, n_bytes=n_bytes)
+    return [each for batch in batches for each in parts[str(batch[0])]]
 
 
 def summed(values: Iterable[float], what: str = "losses") -> float:

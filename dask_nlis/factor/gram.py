@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
+from dask_nlis.checkpoints import NOWHERE, Checkpoints, kinds_of
 from dask_nlis.device import Device, choose, like
 from dask_nlis.factor.patterns import HIGHEST, LOWEST, pattern_gram
 from dask_nlis.factor.sums import read_sum
@@ -47,13 +48,20 @@ class Gram(NamedTuple):
         return np.ldexp(self.values, down[:, None] + down) if down.any() else self.values
 
 
-def read_gram(matrix: TallMatrix, whitener: np.ndarray | None = None, *, narrow: Units | None = None) -> Gram:
+def read_gram(
+    matrix: TallMatrix,
+    whitener: np.ndarray | None = None,
+    *,
+    narrow: Units | None = None,
+    saved: Checkpoints = NOWHERE,
+) -> Gram:
     """One read of X: the Gram matrix of F, or of F W when a whitener is given.
 
     With the units of a network it is made by activation pattern where that pays, and that of F on the basis alone.
     """
     width = _width(matrix.shape[1], whitener, narrow)
-    found: Gram = read_sum(matrix, gram_block, width, whitener=whitener, narrow=narrow is not None)
+    kinds = kinds_of(Gram, Finding)
+    found: Gram = read_sum(matrix, gram_block, width, saved, kinds, whitener=whitener, narrow=narrow is not None)
     return found
 
 
@@ -77,7 +85,10 @@ class Grams(NamedTuple):
 
 
 def read_grams(
-    matrices: Sequence[TallMatrix], whiteners: Sequence[np.ndarray | None], units: Sequence[Units | None]
+    matrices: Sequence[TallMatrix],
+    whiteners: Sequence[np.ndarray | None],
+    units: Sequence[Units | None],
+    saved: Checkpoints = NOWHERE,
 ) -> tuple[Gram, ...]:
     """One read of X: for each of these matrices of the same rows what `read_gram` gives."""
     shapes = [_width(matrix.shape[1], w, u) for matrix, w, u in zip(matrices, whiteners, units, strict=True)]
@@ -85,6 +96,8 @@ def read_grams(
         matrices[0],
         grams_block,
         math.ceil(math.hypot(*shapes)),
+        saved,
+        kinds_of(Gram, Grams, Finding),
         jobs=tuple(matrix.job for matrix in matrices),
         whiteners=list(whiteners),
         narrow=tuple(each is not None for each in units),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from dask_nlis.checkpoints import NOWHERE, Checkpoints
 from dask_nlis.errors import InputError
 from dask_nlis.factor.climb import climb
 from dask_nlis.factor.noun import Factor, made
@@ -78,12 +79,21 @@ def factorize(A: Any, *, method: str = "auto") -> Factor:
     return _factor(matrix, found)
 
 
-def factorize_together(matrices: Sequence[TallMatrix]) -> tuple[list[Factor], int]:
-    """Factors of several matrices of the same X by the method "auto", in shared reads; with how many there were."""
+def factorize_together(matrices: Sequence[TallMatrix], saved: Checkpoints = NOWHERE) -> tuple[list[Factor], int]:
+    """Factors of several matrices of the same X by the method "auto", in shared reads; with how many there were.
+
+    The factors, and on the way to them the sums of groups of blocks, are kept in `saved`.
+    """
     for matrix in matrices:
         _check_width(matrix.shape[1])
-    found, reads = climb(matrices, "auto")
-    return [_factor(*pair) for pair in zip(matrices, found, strict=True)], reads
+    known = saved.load("factors")
+    if known is not None:
+        return [Factor.from_dict(each) for each in known["factors"]], known["reads"]
+    found, reads = climb(matrices, "auto", saved)
+    factors = [_factor(*pair) for pair in zip(matrices, found, strict=True)]
+    if saved is not NOWHERE:
+        saved.save("factors", {"factors": [factor.to_dict() for factor in factors], "reads": reads})
+    return factors, reads
 
 
 def _check_width(p: int) -> None:

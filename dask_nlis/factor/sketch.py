@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
+from dask_nlis.checkpoints import NOWHERE, Checkpoints, kinds_of
 from dask_nlis.device import choose
 from dask_nlis.factor.sums import check_finite_factor, read_sum
 from dask_nlis.kernels.linalg import Spectrum, r_factor
@@ -32,7 +33,9 @@ class Sketch(NamedTuple):
         return Sketch(self.values + other.values, self.finding.plus(other.finding))
 
 
-def read_sketch(matrix: TallMatrix, n_streams: int, units: Units | None = None) -> tuple[list[np.ndarray], Finding]:
+def read_sketch(
+    matrix: TallMatrix, n_streams: int, units: Units | None = None, saved: Checkpoints = NOWHERE
+) -> tuple[list[np.ndarray], Finding]:
     """One read of X: the R factors of `n_streams` independent sketches of F, each an estimate of that of F.
 
     With the units of a network the columns are those of the basis.
@@ -41,7 +44,14 @@ def read_sketch(matrix: TallMatrix, n_streams: int, units: Units | None = None) 
     size = sketch_size(p)
     width = math.isqrt(n_streams * size * p)
     found: Sketch = read_sum(
-        matrix, sketch_block, width, streams=STREAMS[:n_streams], size=size, narrow=units is not None
+        matrix,
+        sketch_block,
+        width,
+        saved,
+        kinds_of(Sketch, Finding),
+        streams=STREAMS[:n_streams],
+        size=size,
+        narrow=units is not None,
     )
     factors = [r_factor(values) / math.sqrt(BANDS) for values in found.values]
     for r in factors:

@@ -13,8 +13,8 @@ import numpy as np
 from dask._task_spec import List, Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph
 
-from dask_nlis import phase
 from dask_nlis.blocks import STACK, group_blocks
+from dask_nlis.checkpoints import NOWHERE, Checkpoints, Kinds, each_kept
 from dask_nlis.errors import NonFiniteError
 from dask_nlis.matrix import Finding, TallMatrix, boxed, check_finite, map_boxes
 
@@ -30,21 +30,29 @@ class Summand(Protocol):
         """Contribution of this block and a later one together."""
 
 
-def read_sum(matrix: TallMatrix, task: Callable[..., np.ndarray], width: int, **arguments: Any) -> Any:
+def read_sum(
+    matrix: TallMatrix,
+    task: Callable[..., np.ndarray],
+    width: int,
+    saved: Checkpoints = NOWHERE,
+    kinds: Kinds | None = None,
+    **arguments: Any,
+) -> Any:
     """One read of X: add up what `task` gives for each block (a Summand in a 1 x 1 object array).
 
-    `width` is the side of a square matrix as large as a summand: wider ones are added up in smaller groups.
+    `width` is the side of a square matrix as large as a summand: wider ones are added up in smaller groups. The sums of
+    groups, named tuples of these kinds, are kept in `saved`: those that are there already are not read for.
     """
     lazy = map_boxes(matrix, task, "nlis-factor", **arguments)
     total = None
 
-    def add(block: np.ndarray) -> None:
+    def add(part: Any) -> None:
         nonlocal total
-        total = block[0, 0] if total is None else total.plus(block[0, 0])
+        total = part if total is None else total.plus(part)
 
     source = matrix.source
     parts = _added(lazy, group_blocks(width))
-    phase.each_block(parts, "nlis-factor", add, n_rows=source.n_rows, n_bytes=source.n_bytes)
+    each_kept(parts, "nlis-factor", add, saved, kinds, n_rows=source.n_rows, n_bytes=source.n_bytes)
     assert total is not None  # a matrix has at least one block
     check_finite(total.finding, matrix.source.names, "in all")
     return total

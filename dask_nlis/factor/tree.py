@@ -19,6 +19,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from dask_nlis import phase
 from dask_nlis.blocks import STACK, group_blocks, groups_together
+from dask_nlis.checkpoints import NOWHERE, Checkpoints, kinds_of, runs_of
 from dask_nlis.device import choose
 from dask_nlis.factor.sums import check_finite_factor
 from dask_nlis.kernels.linalg import merge_r, r_factor
@@ -36,15 +37,23 @@ class Partial(NamedTuple):
     finding: Finding
 
 
-def read_tree(matrix: TallMatrix, whitener: np.ndarray | None = None, only: np.ndarray | None = None) -> Partial:
-    """One read of X: the R factor of F, of some of its columns, or of F W, group of blocks by group."""
+def read_tree(
+    matrix: TallMatrix,
+    whitener: np.ndarray | None = None,
+    only: np.ndarray | None = None,
+    saved: Checkpoints = NOWHERE,
+) -> Partial:
+    """One read of X: the R factor of F, of some of its columns, or of F W, group of blocks by group.
+
+    The factors of groups are kept in `saved`: groups that are there already are not read.
+    """
     p = _width(matrix.shape[1], whitener, only)
     lazy = map_boxes(matrix, factor_block, "nlis-factor", whitener=whitener, only=only)
     n_rows, found = 0, Finding()
 
     def factors() -> Iterator[np.ndarray]:
         nonlocal n_rows, found
-        for group in _groups(matrix, lazy, p):
+        for group in _groups(matrix, lazy, p, saved):
             n_rows, found = n_rows + group.n_rows, found.plus(group.finding)
             yield group.r
 
@@ -54,12 +63,26 @@ def read_tree(matrix: TallMatrix, whitener: np.ndarray | None = None, only: np.n
     return Partial(r, n_rows, found)
 
 
-def _groups(matrix: TallMatrix, lazy: da.Array, p: int) -> Iterator[Partial]:
-    """Factor of each group of blocks; as many groups are read at a time as `groups_together` allows."""
+def _groups(matrix: TallMatrix, lazy: da.Array, p: int, saved: Checkpoints) -> Iterator[Partial]:
+    """Factor of each group of blocks, those that are kept and those that are read, in order."""
+    n_groups, kinds, names = -(-len(matrix.source.chunks) // group_blocks(p)), kinds_of(Partial, Finding), saved.names()
+    missing = [k for k in range(n_groups) if str(k) not in names or saved.load(str(k), kinds) is None]
+    made = _made(matrix, lazy, p, missing)
+    for k in range(n_groups):
+        if k in missing:
+            part = next(made)
+            saved.save(str(k), part)
+        else:
+            part = saved.load(str(k), kinds)
+        yield part
+
+
+def _made(matrix: TallMatrix, lazy: da.Array, p: int, groups: Sequence[int]) -> Iterator[Partial]:
+    """Factor of each of these groups of blocks; as many are read at a time as `groups_together` allows."""
     source, group = matrix.source, group_blocks(p)
-    n_blocks, most = len(source.chunks), group * groups_together(p)
-    for first in range(0, n_blocks, most):
-        last = min(first + most, n_blocks)
+    n_blocks = len(source.chunks)
+    for run in runs_of(groups, groups_together(p)):
+        first, last = run[0] * group, min((run[-1] + 1) * group, n_blocks)
         share = (last - first) / n_blocks
         stacks = phase.held(
             _stacked(lazy, first, last, p),

@@ -6,7 +6,17 @@ from dask_nlis.intake.open_rows import open_rows
 from dask_nlis.intake.opened import LARGEST_INTEGER, Opened, in_memory, open_array
 from dask_nlis.intake.reader import Storage, stored_as
 from dask_nlis.intake.rows import Rows, take_in
-from dask_nlis.intake.score_files import ScoreRecord, create_scores, regular, scratch_scores, write_block, write_scores
+from dask_nlis.intake.score_files import (
+    ScoreRecord,
+    block_name,
+    create_scores,
+    is_written,
+    regular,
+    scratch_scores,
+    write_block,
+    write_scores,
+    written_scores,
+)
 from dask_nlis.intake.scratch import leave_array, left_array
 from dask_nlis.intake.standardize import Standardization, Standardized, standardize
 from dask_nlis.intake.tables import read_table, write_table
@@ -21,11 +31,13 @@ __all__ = [
     "Standardization",
     "Standardized",
     "Storage",
+    "block_name",
     "column_names",
     "create_scores",
     "default_names",
     "give_back",
     "in_memory",
+    "is_written",
     "leave_array",
     "left_array",
     "name_columns",
@@ -43,4 +55,5 @@ __all__ = [
     "write_rows",
     "write_scores",
     "write_table",
+    "written_scores",
 ]

@@ -4,6 +4,7 @@ import tempfile
 import uuid
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -13,20 +14,27 @@ from dask.layers import ArrayValuesDep
 from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore
 
+from dask_nlis import phase
 from dask_nlis.blocks import is_regular, starts
+from dask_nlis.checkpoints import NOWHERE, Checkpoints, kinds_of, with_kept
 from dask_nlis.errors import InputError
 from dask_nlis.intake.reader import Reader
 from dask_nlis.intake.scratch import scratch_folder
 
 
 def create_scores(store: Any, name: str, chunks: Sequence[int]) -> "zarr.Array[Any]":
-    """Create a float64 score array, NaN-filled, one chunk a task, with a checksum in every chunk.
+    """Create a float64 score array, NaN-filled, one chunk a task, with a checksum in every chunk; or open it again.
 
     `chunks` are the row chunks of the scores; they must be regular, for a task must write whole chunks:
     misaligned writes lose rows silently.
     """
     if not is_regular(chunks):
         raise InputError(f"scores come in irregular chunks {tuple(chunks[:4])}...; rechunk them before writing")
+    with suppress(FileNotFoundError):
+        found = zarr.open_array(store, path=name, mode="r+")
+        if found.shape == (sum(chunks),) and found.chunks == (chunks[0],):
+            return found
+        raise InputError(f"{name} is there already, in other chunks; give a new path")
     return zarr.create_array(
         store,
         name=name,
@@ -50,10 +58,10 @@ class ScoreRecord(NamedTuple):
     total: float
 
 
-def write_scores(scores: da.Array, target: "zarr.Array[Any]", label: str) -> da.Array:
+def write_scores(scores: da.Array, target: "zarr.Array[Any]", label: str, saved: Checkpoints = NOWHERE) -> da.Array:
     """Return a lazy array of one ScoreRecord a block; computing it writes the scores to `target`.
 
-    Each task writes whole chunks of its own, so a repeated task rewrites the same bytes.
+    Each task writes whole chunks of its own, so a repeated task rewrites the same bytes, and then keeps the record.
     """
     if target.chunks[0] != scores.chunks[0][0] or not is_regular(scores.chunks[0]):
         raise InputError(f"score blocks {scores.chunks[0][:3]} do not match stored chunks of {target.chunks[0]} rows")
@@ -65,6 +73,7 @@ def write_scores(scores: da.Array, target: "zarr.Array[Any]", label: str) -> da.
         ArrayValuesDep(scores.chunks, starts(scores.chunks[0])),
         "i",
         target=target,
+        saved=saved,
         adjust_chunks={"i": 1},
         dtype=object,
         meta=np.empty((0,), dtype=object),
@@ -74,10 +83,52 @@ def write_scores(scores: da.Array, target: "zarr.Array[Any]", label: str) -> da.
     return written
 
 
-def _write_block(block: np.ndarray, start: int, target: "zarr.Array[Any]") -> np.ndarray:
+def _write_block(block: np.ndarray, start: int, target: "zarr.Array[Any]", saved: Checkpoints) -> np.ndarray:
+    record = write_block(block, int(start), target)
+    saved.save(block_name(record.start, record.rows), record)
+    return _boxed(record)
+
+
+def _boxed(record: ScoreRecord | None) -> np.ndarray:
     out = np.empty(1, dtype=object)
-    out[0] = write_block(block, int(start), target)
+    out[0] = record
     return out
+
+
+def block_name(start: int, rows: int) -> str:
+    """Name under which a block is kept: an empty block begins where the next one does."""
+    return f"{start}-{rows}"
+
+
+def written_scores(
+    scores: da.Array, target: "zarr.Array[Any]", label: str, saved: Checkpoints = NOWHERE, n_bytes: int = 0
+) -> list[ScoreRecord]:
+    """Compute lazy scores (n,) into `target`, and return the record of each chunk; chunks that are kept are not made again."""
+    lazy = write_scores(scores, target, label, saved)
+    names = [block_name(*pair) for pair in zip(starts(scores.chunks[0]).tolist(), scores.chunks[0], strict=True)]
+    known = saved.names()
+    kept = {k: (saved, name, target) for k, name in enumerate(names) if name in known}
+    blocks = phase.blocks_of(with_kept(lazy, _kept_block, kept), label, n_rows=scores.shape[0], n_bytes=n_bytes)
+    records: list[ScoreRecord] = [block[0] for block in blocks]
+    lost = [k for k, record in enumerate(records) if record is None]
+    if lost:
+        waiting = iter(lost)
+        phase.each_block(lazy, label, lambda block: records.__setitem__(next(waiting), block[0]), only=lost)
+    return records
+
+
+def _kept_block(saved: Checkpoints, name: str, target: "zarr.Array[Any]") -> np.ndarray:
+    record = saved.load(name, kinds_of(ScoreRecord))
+    return _boxed(record if record is not None and is_written(record, target) else None)
+
+
+def is_written(record: ScoreRecord, target: "zarr.Array[Any]") -> bool:
+    """Whether the chunk that a record describes is there, whole."""
+    try:
+        block = np.asarray(target[record.start : record.start + record.rows])
+    except (OSError, RuntimeError, ValueError):  # a chunk that is cut short, or whose checksum is wrong
+        return False
+    return score_record(block, record.start)[:3] == record[:3]
 
 
 def write_block(block: np.ndarray, start: int, target: "zarr.Array[Any]") -> ScoreRecord:

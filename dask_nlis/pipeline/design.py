@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import dask.array as da
 
+from dask_nlis.checkpoints import NOWHERE, Checkpoints
 from dask_nlis.intake import ScoreRecord
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.pipeline.drawn import Drawn
 from dask_nlis.sample import Sample
 from dask_nlis.sampling import Summary
 from dask_nlis.scores import Scorer
-from dask_nlis.store import Group
+from dask_nlis.store import RunStore
 
 
 class Design(NamedTuple):
@@ -33,7 +33,6 @@ class Kept(NamedTuple):
 
     scores: da.Array | None
     records: list[ScoreRecord]
-    group: Group | None  # of the store, where there is one
 
 
 class Setting(NamedTuple):
@@ -44,9 +43,13 @@ class Setting(NamedTuple):
     y: Any
     options: Mapping[str, Any]  # of the matrices: sample_weight, missing, device, block_bytes
     scratch: ExitStack  # cleans up what a stage leaves on disk
-    path: Path | None = None  # of the store
-    manifest: Mapping[str, Any] = {}  # as the store begins
+    store: RunStore | None = None
     keep_scores: bool = False
+
+    @property
+    def saved(self) -> Checkpoints:
+        """Where results are kept on the way."""
+        return NOWHERE if self.store is None else self.store.saved
 
 
 class Known(NamedTuple):
@@ -66,6 +69,11 @@ class Wanted(NamedTuple):
     total: float = 0.0  # sum of the scores where it is known
     earlier: tuple["Stage", ...] = ()
     last: bool = False
+
+    @property
+    def name(self) -> str:
+        """Under which its scores are kept on the way: a stage may be scored again, as the last one."""
+        return f"scores-{self.stage}{'-last' if self.last else ''}"
 
 
 class Scored(Protocol):

@@ -8,13 +8,13 @@ import numpy as np
 
 from dask_nlis import phase, tally, workers
 from dask_nlis.blocks import is_regular
-from dask_nlis.intake import Rows, create_scores, with_names, write_block
+from dask_nlis.intake import Rows, create_scores, is_written, with_names, write_block
 from dask_nlis.kernels.candidates import expected_scale
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.pipeline.design import Design, Kept, Known, Setting, Stage, Wanted, Way
 from dask_nlis.pipeline.drawn import Drawn, as_drawn, matrix_of
 from dask_nlis.pipeline.held import score_held
-from dask_nlis.pipeline.shelf import open_store, stored_scores
+from dask_nlis.pipeline.shelf import stored_scores
 from dask_nlis.planner import FUSED
 from dask_nlis.sample import Sample, pool_at, union_rows
 from dask_nlis.sampling import (
@@ -78,10 +78,10 @@ def score_fused(setting: Setting, wanted: Wanted, known: Known | None = None) ->
     """Score all rows and keep those that a draw of this size may take. Scores are kept where the last ones shall be."""
     matrix, last = wanted.matrix, wanted.last
     keeps = last and setting.keep_scores
-    group = open_store(setting) if last else None
-    write = None
-    if keeps and group is not None:
-        write = partial(write_block, target=create_scores(group.store, "scores", matrix.source.chunks))
+    write = is_there = None
+    if keeps and setting.store is not None:
+        target = create_scores(setting.store.group.store, "scores", matrix.source.chunks)
+        write, is_there = partial(write_block, target=target), partial(is_written, target=target)
     sifted = sift(
         matrix,
         wanted.scorer,
@@ -92,18 +92,19 @@ def score_fused(setting: Setting, wanted: Wanted, known: Known | None = None) ->
         exact=wanted.total > 0,
         earlier=[Before(each.sample, each.scored.wanted.scorer) for each in wanted.earlier],
         write=write,
-        holds=keeps and group is None,
+        is_there=is_there,
+        holds=keeps and setting.store is None,
+        saved=setting.saved.below(wanted.name),
     )
-    kept = Kept(None, [], group)
-    if write is not None and group is not None:
+    kept = Kept(None, [])
+    if write is not None and setting.store is not None:
         records = [each.stored for each in sifted.records]
         kept = Kept(
-            with_names(stored_scores(group), matrix.source.names),
+            with_names(stored_scores(setting.store.group), matrix.source.names),
             [each for each in records if each is not None],
-            group,
         )
     elif keeps:
-        kept = Kept(with_names(sifted_scores(sifted), matrix.source.names), [], None)
+        kept = Kept(with_names(sifted_scores(sifted), matrix.source.names), [])
     return Fused(setting, wanted, sifted, kept)
 
 
@@ -122,7 +123,7 @@ def _expected(wanted: Wanted, known: Known | None) -> float:
 def way_of(setting: Setting, matrix: TallMatrix) -> Way:
     """Fused where the scheme, the layout and the memory allow it."""
     design, source = setting.design, matrix.source
-    if fuses(design, source, setting.keep_scores and setting.path is not None):
+    if fuses(design, source, setting.keep_scores and setting.store is not None):
         return score_fused
     room = room_of_candidates(source, design.size)
     if not workers.fits_in_memory(room.n_bytes):

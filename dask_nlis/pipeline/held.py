@@ -3,11 +3,12 @@
 from dataclasses import dataclass, replace
 
 import dask.array as da
+from dask.base import tokenize
 
-from dask_nlis.matrix import TallMatrix
+from dask_nlis.checkpoints import kinds_of, recalled
 from dask_nlis.pipeline.design import Kept, Known, Setting, Stage, Wanted
 from dask_nlis.pipeline.drawn import Drawn, take_drawn
-from dask_nlis.pipeline.shelf import keep, open_store
+from dask_nlis.pipeline.shelf import hold_stored, keep
 from dask_nlis.sample import Sample, pool
 from dask_nlis.sampling import Stage as HeldStage, Summary, draw_beside, draw_held, hold, summarised
 from dask_nlis.scores import lazy_scores
@@ -25,7 +26,8 @@ class Held:
 
     def ended(self, size: int) -> "tuple[Held, int]":
         """The same as the last stage: the scores are kept, which takes no read of X."""
-        return replace(self, kept=_kept(self.scores, self.wanted.matrix, self.setting)), 0
+        wanted = self.wanted._replace(size=size, last=True)
+        return replace(self, wanted=wanted, kept=_kept(self.scores, wanted, self.setting)), 0
 
     def drawn(self, n_draws: int, argument: str = "size") -> Stage:
         """Draw so many rows, besides those of earlier stages; goes over the held scores only."""
@@ -60,7 +62,13 @@ class Held:
 
     def taken(self, sample: Sample) -> Drawn:
         """Take the rows of a sample; reads the blocks that hold them."""
-        return take_drawn(sample, self.setting.X, self.setting.y, self.setting.options["sample_weight"])
+        setting = self.setting
+
+        def take() -> Drawn:
+            return take_drawn(sample, setting.X, setting.y, setting.options["sample_weight"])
+
+        found: Drawn = recalled(setting.saved, f"rows-{tokenize(sample.indices)}", take, kinds_of(Drawn))
+        return found
 
 
 def score_held(setting: Setting, wanted: Wanted, known: Known | None = None) -> Held:
@@ -68,20 +76,22 @@ def score_held(setting: Setting, wanted: Wanted, known: Known | None = None) -> 
     matrix = wanted.matrix
     lazy = lazy_scores(matrix, wanted.scorer)
     if wanted.last and setting.keep_scores:
-        kept = keep(lazy, matrix, setting)
+        kept = keep(lazy, wanted, setting)
         assert kept.scores is not None
         scores = kept.scores
+    elif setting.store is not None:
+        scores, kept = hold_stored(lazy, wanted, setting), Kept(None, [])
     else:
         scores, folder = hold(lazy)
         if folder is not None:
             setting.scratch.callback(folder.cleanup)
-        kept = _kept(scores, matrix, setting) if wanted.last else Kept(None, [], None)
+        kept = Kept(None, [])
     return Held(setting, wanted, scores, summarised(scores), kept)
 
 
-def _kept(scores: da.Array, matrix: TallMatrix, setting: Setting) -> Kept:
+def _kept(scores: da.Array, wanted: Wanted, setting: Setting) -> Kept:
     """What stays of scores that are held."""
-    return keep(scores, matrix, setting) if setting.keep_scores else Kept(None, [], open_store(setting))
+    return keep(scores, wanted, setting) if setting.keep_scores else Kept(None, [])
 
 
 def _held_of(stage: Stage) -> da.Array:

@@ -1,6 +1,9 @@
 """What a run says of itself: data, design, versions, and what came of it."""
 
+import hashlib
+import json
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.matrix import TallMatrix
+from dask_nlis.nouns import to_dict
 from dask_nlis.pipeline.design import Design
 from dask_nlis.pipeline.stages import Staged
 from dask_nlis.sample import Sample
@@ -15,13 +19,19 @@ from dask_nlis.store import FORMAT
 
 
 def begun(
-    matrix: TallMatrix, design: Design, scores: str, theta: np.ndarray | None, keep_scores: bool
+    matrix: TallMatrix,
+    design: Design,
+    scores: str,
+    theta: np.ndarray | None,
+    keep_scores: bool,
+    data_version: str | None = None,
 ) -> dict[str, Any]:
     """The manifest of a run at its start."""
     source = matrix.source
     return {
         "format": FORMAT,
         "state": "running",
+        "fingerprint": fingerprint(matrix, design, scores, theta, keep_scores, data_version),
         "data": {
             "n_rows": source.n_rows,
             "n_columns": source.n_columns,
@@ -46,6 +56,69 @@ def begun(
         | {"python": platform.python_version()},
         "started": _now(),
     }
+
+
+def fingerprint(
+    matrix: TallMatrix,
+    design: Design,
+    scores: str,
+    theta: np.ndarray | None,
+    keep_scores: bool,
+    data_version: str | None,
+) -> dict[str, Any]:
+    """All that the results of a run follow from: a run that is taken up again must be the same in each field.
+
+    What the arrays hold is known by the names of the lazy arrays, which change with the content of files and of arrays
+    in memory; `data_version` stands for that where it is given.
+    """
+    source = matrix.source
+    arrays = {"X": source.x, "y": source.y, "sample_weight": source.weight}
+    content = {name: array.name for name, array in arrays.items() if array is not None}
+    return {
+        "data": {
+            "n_rows": source.n_rows,
+            "n_columns": source.n_columns,
+            "dtype": str(source.x.dtype),
+            "feature_names": _short(list(source.names)),
+            "block_rows": _short(list(source.chunks)),
+            "content": content if data_version is None else {"data_version": data_version},
+        },
+        "problem": _short(to_dict(matrix.problem)),
+        "theta": _short(_listed(theta)),
+        "size": design.size,
+        "epsilon": design.target,
+        "seed": design.seed,
+        "scheme": design.scheme,
+        "scores": scores,
+        "shares": None if design.shares is None else list(design.shares),
+        "rounds": design.rounds,
+        "pilot_size": design.first,
+        "keep_scores": keep_scores,
+        "missing": matrix.missing,
+        "device": matrix.device,
+        "versions": {name: version(name) for name in ("dask-nlis", "numpy", "scipy")},
+    }
+
+
+#: Longer lists are compared by a hash.
+_LONG = 64
+
+
+def _short(value: Any) -> Any:
+    """A value as JSON, long lists and arrays as their hash."""
+    if isinstance(value, Mapping):
+        return {key: _short(each) for key, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return _short(value.tolist())
+    if isinstance(value, list) and len(value) > _LONG:
+        return f"{len(value):,} values {hashlib.blake2b(json.dumps(_plain(value)).encode(), digest_size=8).hexdigest()}"
+    return [_short(each) for each in value] if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
 def completed(
@@ -81,5 +154,11 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _listed(theta: np.ndarray | None) -> list[float] | None:
-    return None if theta is None else [float(v) for v in theta]
+#: A theta of more numbers is told by its hash: a manifest is text, and read whole.
+_LARGEST_THETA = 100_000
+
+
+def _listed(theta: np.ndarray | None) -> list[float] | str | None:
+    if theta is None or len(theta) <= _LARGEST_THETA:
+        return None if theta is None else [float(v) for v in theta]
+    return f"{len(theta):,} values {hashlib.blake2b(theta.tobytes(), digest_size=16).hexdigest()}"

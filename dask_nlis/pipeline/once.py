@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dask_nlis.factor import Factor, factorize, factorize_together
+from dask_nlis.factor import Factor, factorize_together
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
 from dask_nlis.pipeline.design import Known, Setting, Wanted, Way
 from dask_nlis.pipeline.pilot import rough_fit
@@ -31,12 +31,12 @@ def scored_once(reference: TallMatrix, setting: Setting, way: Way, scores: str, 
         # Not told by known rows: whether norms vanish is a question to all rows of a block.
         scorer, known = norm_scorer(dual), None
     elif scores == "leverage":
-        factor = factorize(dual)
+        ((factor,), _) = factorize_together([dual], setting.saved.below("factors-1"))
         reads["factor"] = factor.reads
         scorer, total = leverage_scorer(dual, factor), float(factor.rank)
     else:
         matrix = tangent_matrix(problem, setting.X, setting.y, theta=theta, **setting.options)
-        (factor, second), reads["factor"] = factorize_together([dual, matrix])
+        (factor, second), reads["factor"] = factorize_together([dual, matrix], setting.saved.below("factors-1"))
         scorer = influence_scorer(matrix, second)
     wanted = Wanted(matrix, scorer, design.size, 0 if pilot is None else 1, total=total, last=True)
     scored = way(setting, wanted, known)

@@ -1,11 +1,13 @@
 """A rough fit from scores that need no theta."""
 
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from dask_nlis import phase
+from dask_nlis.checkpoints import recalled_noun
 from dask_nlis.errors import InputTypeError, NlisWarning
-from dask_nlis.factor import factorize
+from dask_nlis.factor import factorize_together
 from dask_nlis.matrix import TallMatrix, reference_matrix
 from dask_nlis.pipeline.design import Design, Known, Setting, Wanted, Way, counted
 from dask_nlis.pipeline.drawn import fit_drawn
@@ -91,12 +93,13 @@ def rough_fit(
     """Fit on rows drawn by the leverage of a reference matrix of X and y; with the rows and the reads of X it took."""
     problem = matrix.problem
     assert problem is not None
-    factor = factorize(matrix)
+    ((factor,), _) = factorize_together([matrix], setting.saved.below("factors-0"))
     wanted = Wanted(matrix, leverage_scorer(matrix, factor), size, 0, total=float(factor.rank))
     stage = way(setting, wanted).drawn(size, argument)
     if not len(stage.sample):
         phase.warn(f"no row was drawn (expected {size}); give a larger {argument}", NlisWarning)
     taken = stage.scored.taken(stage.sample)
-    fit = fit_drawn(problem, stage.sample, taken, matrix.source.names)
+    make = partial(fit_drawn, problem, stage.sample, taken, matrix.source.names)
+    fit: Fit = recalled_noun(setting.saved, "fit-0", make, Fit)
     reads = counted({"pilot": factor.reads + 1}, "gather", stage.reads)
     return fit, Known(stage.sample, taken), reads

@@ -3,24 +3,20 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
-from dask_nlis.diagnostics import Points, certified, summed_losses
-from dask_nlis.errors import InputTypeError
-from dask_nlis.intake import give_back
+from dask_nlis import phase
+from dask_nlis.errors import InputError, InputTypeError, NlisWarning
 from dask_nlis.pipeline.asked import asked
-from dask_nlis.pipeline.design import Setting, counted
-from dask_nlis.pipeline.drawn import fit_drawn, matrix_of
+from dask_nlis.pipeline.design import Setting
 from dask_nlis.pipeline.fits import check_run_fits
-from dask_nlis.pipeline.fused import way_of
-from dask_nlis.pipeline.growing import grown
-from dask_nlis.pipeline.manifest import begun, completed
-from dask_nlis.pipeline.once import scored_once
+from dask_nlis.pipeline.job import carry_out
+from dask_nlis.pipeline.manifest import begun
+from dask_nlis.pipeline.opening import open_run
 from dask_nlis.pipeline.run_noun import Run
-from dask_nlis.pipeline.shelf import finish_store
-from dask_nlis.pipeline.stages import stages
 from dask_nlis.problem import Problem
-from dask_nlis.store import check_free
+from dask_nlis.store import begun_seed, check_same, check_store, is_complete, read_manifest, under_way
 from dask_nlis.tally import counted as tallied
 
 
@@ -33,6 +29,8 @@ def run(
     epsilon: float | None = None,
     seed: int | None = None,
     store: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    data_version: str | None = None,
     keep_scores: bool = True,
     theta: Any = None,
     scores: str = "two-stage",
@@ -85,7 +83,14 @@ def run(
     seed : int, optional
         Seed of the draws; None draws one and records it. Stage k of the job is stage k of the seed.
     store : path, optional
-        New folder for the run store; None keeps the run in memory.
+        New folder for the run store; None keeps the run in memory. Each step is kept there as it is done.
+    resume : bool, default False
+        Whether to go on where a run at `store` was cut off, to return it where it is finished, or to begin it where there
+        is none: the same call starts and restarts. Blocks that were scored are not read again, and all results are those
+        of an undisturbed run in every bit. Another theta, problem, design, version or other data are refused.
+    data_version : str, optional
+        What stands for the content of X, y and sample_weight when a run is resumed, where it cannot be told from names,
+        sizes and times: for Dask arrays that are named anew in each process, and objects in memory of other machines.
     keep_scores : bool, default True
         Whether the n scores are kept, in `Run.scores` and in the store. False: `Run.scores` is None, and nothing of
         length n is held or written where stages are drawn in one read.
@@ -123,7 +128,13 @@ def run(
     Raises
     ------
     StoreExistsError
-        If something is at `store`; nothing is overwritten.
+        If something is at `store`, without resume; nothing is overwritten.
+    StoreLockedError
+        If another process is writing the run at `store`.
+    FingerprintMismatchError
+        If the run at `store` was begun with other data or arguments, naming which.
+    StoreWriteError
+        If something cannot be written to `store`; the run can be resumed.
     MemoryLimitError
         If a worker or this process would need more memory than it has, as `plan` tells; before anything is read.
     InputError, InputTypeError
@@ -154,54 +165,30 @@ def run(
     """
     options: dict[str, Any] = {"missing": missing, "device": device, "block_bytes": block_bytes}
     options["sample_weight"] = sample_weight
-    if not isinstance(keep_scores, bool):
-        raise InputTypeError(
-            f"keep_scores={str(keep_scores)[:60]!r} is {type(keep_scores).__name__}; give True or False"
-        )
+    for name, value in (("keep_scores", keep_scores), ("resume", resume)):
+        if not isinstance(value, bool):
+            raise InputTypeError(f"{name}={str(value)[:60]!r} is {type(value).__name__}; give True or False")
+    if data_version is not None and not isinstance(data_version, str):
+        raise InputTypeError(f"data_version is {type(data_version).__name__}; give a text, such as '2026-07-01'")
+    path = None if store is None else check_store(store, resume)
+    if path is None and resume:
+        raise InputError("resume=True is given without store; give the path of the store to resume, or begin")
+    if seed is None and path is not None:
+        seed = begun_seed(path)
     goal: dict[str, Any] = {"size": size, "epsilon": epsilon, "seed": seed, "theta": theta, "scores": scores}
     goal |= {"scheme": scheme, "shares": shares, "rounds": rounds, "pilot_size": pilot_size}
     reference, design, scores, one = asked(problem, X, y, goal, options)
     keeping = {"in_memory": store is None and keep_scores, "stored": store is not None and keep_scores}
     check_run_fits(reference, design, scores, one, **keeping)
-    path = None if store is None else check_free(store)
     if path is not None:
         problem.to_dict()  # raises for users' functions, which could not be stored at the end
-
-    manifest = begun(reference, design, scores, one, keep_scores)
-    with ExitStack() as scratch, tallied() as tally:
-        setting = Setting(design, X, y, options, scratch, path, manifest, keep_scores)
-        way = way_of(setting, reference)
-        if scores == "two-stage":
-            staged = stages(reference, setting, way)
-        else:
-            staged = scored_once(reference, setting, way, scores, one)
-        sample, taken, more = grown(staged, design)
-    staged = staged._replace(reads=counted(staged.reads, "gather", more))
-    fit = fit_drawn(problem, sample, taken, reference.source.names, start=staged.matrix.theta)
-    with tallied(tally):
-        (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None])
-    found = None
-    if staged.factor is not None:
-        found = certified(matrix_of(staged.matrix, taken), staged.factor, sample, Points(None, fit.theta))
-    manifest = completed(manifest, staged, design, sample, float(loss), n_dropped, tally.devices())
-    kept = staged.scored.kept
-    shown: Any = kept.scores  # lazy from the store, else in the container that X came in
-    if path is None and keep_scores:
-        shown = give_back(reference.source.container, shown, scores, "nlis-score")
-    done = Run(
-        problem=problem,
-        factor=staged.factor,
-        scores=shown,
-        sample=sample,
-        sample_X=taken.X,
-        sample_y=taken.y,
-        sample_weight=taken.weight,
-        fit=fit,
-        pilot=staged.pilot,
-        certificate=found,
-        total_loss=float(loss),
-        manifest=manifest,
-        path=None if path is None else os.fspath(path),
-    )
-    finish_store(kept, setting, done)
-    return done
+    manifest = begun(reference, design, scores, one, keep_scores, data_version)
+    text = "" if store is None else os.fspath(store)
+    if path is not None and is_complete(path):
+        check_same(text, (read_manifest(path) or {}).get("fingerprint"), manifest["fingerprint"])
+        return open_run(path)
+    with ExitStack() as stack, tallied() as tally:
+        warn = partial(phase.warn, category=NlisWarning)
+        running = None if path is None else stack.enter_context(under_way(path, text, manifest, warn, resume=resume))
+        setting = Setting(design, X, y, options, stack, running, keep_scores)
+        return carry_out(reference, setting, scores, one, manifest, tally)

@@ -1,4 +1,4 @@
-"""Where the scores of a job are kept: in the run store, block by block, or in memory."""
+"""Where what a job makes is kept: in the run store, or in memory."""
 
 import dask.array as da
 import numpy as np
@@ -7,29 +7,32 @@ from dask_nlis import phase
 from dask_nlis.blocks import row_chunks
 from dask_nlis.errors import NlisError
 from dask_nlis.factor import Factor
-from dask_nlis.intake import create_scores, open_stored, regular, with_names, write_scores
-from dask_nlis.matrix import TallMatrix
-from dask_nlis.pipeline.design import Kept, Setting
+from dask_nlis.intake import create_scores, open_stored, regular, with_names, written_scores
+from dask_nlis.pipeline.design import Kept, Setting, Wanted
 from dask_nlis.pipeline.run_noun import Run
-from dask_nlis.store import Group, create, finish, stored_array, write_array, write_noun, write_records
+from dask_nlis.store import Group, stored_array, write_array, write_noun
 
 
-def open_store(setting: Setting) -> Group | None:
-    """Create the store of a job, manifest first; None where there is none."""
-    return None if setting.path is None else create(setting.path, setting.manifest)
-
-
-def keep(lazy: da.Array, matrix: TallMatrix, setting: Setting) -> Kept:
-    """Compute the scores once: block by block into the store of the job, or held in memory without one."""
-    source, group = matrix.source, open_store(setting)
-    if group is None:
+def keep(lazy: da.Array, wanted: Wanted, setting: Setting) -> Kept:
+    """Compute the scores of a stage once, the last, and keep them: block by block in the store, or in memory without one."""
+    source, store = wanted.matrix.source, setting.store
+    if store is None:
         held = phase.held(lazy, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
-        return Kept(with_names(held, source.names), [], None)
+        return Kept(with_names(held, source.names), [])
     lazy = regular(lazy)
-    target = create_scores(group.store, "scores", lazy.chunks[0])
-    written = write_scores(lazy, target, "nlis-score")
-    blocks = phase.blocks_of(written, "nlis-score", n_rows=source.n_rows, n_bytes=source.n_bytes)
-    return Kept(with_names(stored_scores(group), source.names), [block[0] for block in blocks], group)
+    target = create_scores(store.group.store, "scores", lazy.chunks[0])
+    saved = setting.saved.below(wanted.name)
+    records = written_scores(lazy, target, "nlis-score", saved, source.n_bytes)
+    return Kept(with_names(stored_scores(store.group), source.names), records)
+
+
+def hold_stored(lazy: da.Array, wanted: Wanted, setting: Setting) -> da.Array:
+    """Compute the scores of a stage once and hold them in the store while the job is under way."""
+    assert setting.store is not None
+    lazy = regular(lazy)
+    target = create_scores(*setting.store.scores_of(wanted.name), lazy.chunks[0])
+    written_scores(lazy, target, "nlis-score", setting.saved.below(wanted.name), wanted.matrix.source.n_bytes)
+    return open_stored(target, lazy.chunks[0])
 
 
 def stored_scores(group: Group) -> da.Array:
@@ -40,19 +43,19 @@ def stored_scores(group: Group) -> da.Array:
 
 def finish_store(kept: Kept, setting: Setting, done: Run) -> None:
     """Write the nouns and the drawn rows, and the marker last; nothing without a store."""
-    if kept.group is None or setting.path is None:
+    if setting.store is None:
         return
+    group = setting.store.group
     for name in ("factor", "sample", "fit", "pilot", "certificate"):
         part = getattr(done, name)
         if part is not None:
-            write_noun(kept.group, name, part.to_dict())
-    data = kept.group.create_group("data")
+            write_noun(group, name, part.to_dict())
+    data = group.create_group("data", overwrite=True)
     write_array(data, "X", done.sample_X)
     write_array(data, "y", done.sample_y)
     if done.sample_weight is not None:
         write_array(data, "sample_weight", done.sample_weight)
-    write_records(kept.group, kept.records)
-    finish(kept.group, setting.path, done.manifest, kept.records)
+    setting.store.finish(done.manifest, kept.records)
 
 
 def check_total(total: float, factor: Factor) -> None:

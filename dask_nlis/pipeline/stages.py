@@ -8,13 +8,15 @@ with the expected number of distinct rows asked for; stages of other schemes are
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dask_nlis.checkpoints import recalled, recalled_noun
 from dask_nlis.constraints import is_bounded
 from dask_nlis.errors import ConvergenceWarning, InputError
-from dask_nlis.factor import Factor, factorize, factorize_together
+from dask_nlis.factor import Factor, factorize_together
 from dask_nlis.intake import default_names
 from dask_nlis.losses import AbsoluteError, LogisticLoss
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
@@ -56,7 +58,8 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
     design, d = setting.design, reference.source.n_columns
     problem = reference.problem
     assert problem is not None
-    factor = factorize(reference)
+    saved = setting.saved
+    ((factor,), _) = factorize_together([reference], saved.below("factors-0"))
     first = None if design.rounds == 1 else first_rows(problem, design, d)
     alone = first is None
     scorer = leverage_scorer(reference, factor)
@@ -80,7 +83,7 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
     reads = counted(reads, "gather", stage.reads)
     sample, taken = stage.sample, stage.scored.taken(stage.sample)
     why = _unfit(problem, taken)
-    fit = None if why else _rough(problem, sample, taken, reference.source.names)
+    fit = None if why else rough(setting, 0, problem, sample, taken, reference.source.names)
     if fit is None or not _serves(fit):
         why = why or f"the pilot fit is not ok: {fit.reasons[0] if fit is not None else ''}"
         scored, more = scored.ended(design.size)
@@ -92,9 +95,16 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
     reads = {"pilot": factor.reads + 1} | {name: count for name, count in reads.items() if name == "gather"}
     for turn in range(1, design.rounds):
         dual, tangent = _matrices(setting, problem, taken, fit.theta)
-        factors, used = factorize_together([dual] if tangent is None else [dual, tangent])
+        wanted = [dual] if tangent is None else [dual, tangent]
+        factors, used = factorize_together(wanted, saved.below(f"factors-{turn}"))
         shares = design.shares or (SMALL if design.size < _FEW * len(fit.theta) else LARGE)
-        scorer, shares = _mixture(dual, tangent, factors, shares, sample, taken, fit.theta, n_rows)
+        # Kept, since on another machine the same sum may round to other bits.
+        total: float = recalled(
+            saved,
+            f"influence-{turn}",
+            partial(_influence_total, dual, tangent, factors, shares, sample, taken, fit.theta),
+        )
+        scorer, shares = _mixture(dual, tangent, factors, shares, total, n_rows)
         reads = counted(counted(reads, "factor", used), "scores", 1)
         # Rows of all stages up to this one.
         size = first + round((design.size - first) * turn / (design.rounds - 1))
@@ -110,7 +120,7 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
         scored = stage.scored.spent()
         earlier = (*earlier, stage._replace(scored=scored))
         del stage
-        better = _rough(problem, sample, taken, reference.source.names, fit.theta)
+        better = rough(setting, turn, problem, sample, taken, reference.source.names, fit.theta)
         fit = better if _serves(better) else fit
     return Staged(scored, factors[0], earlier, pilot, reads, shares, "", dual)
 
@@ -166,11 +176,24 @@ def _unfit(problem: Problem, taken: Drawn) -> str:
     return ""
 
 
-def _rough(problem: Problem, sample: Sample, taken: Drawn, names: tuple[str, ...], start: Any = None) -> Fit:
+def rough(
+    setting: Setting,
+    turn: int,
+    problem: Problem,
+    sample: Sample,
+    taken: Drawn,
+    names: tuple[str, ...],
+    start: Any = None,
+) -> Fit:
     """A fit on the way; whether it is ok is asked of it, and needs no warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return fit_drawn(problem, sample, taken, names, start=start)
+
+    def make() -> Fit:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return fit_drawn(problem, sample, taken, names, start=start)
+
+    fit: Fit = recalled_noun(setting.saved, f"fit-{turn}", make, Fit)
+    return fit
 
 
 def _serves(fit: Fit) -> bool:
@@ -189,7 +212,7 @@ def _bends(problem: Problem, taken: Drawn, theta: np.ndarray) -> bool:
     return bool((bend > 0).any())
 
 
-def _mixture(
+def _influence_total(
     dual: TallMatrix,
     tangent: TallMatrix | None,
     factors: Sequence[Factor],
@@ -197,22 +220,31 @@ def _mixture(
     sample: Sample,
     taken: Drawn,
     theta: np.ndarray,
+) -> float:
+    """Sum of influence over all rows, estimated on those drawn so far; 0 where it has no share.
+
+    An error in it changes the shares a little and nothing else.
+    """
+    if not shares[1] or tangent is None:
+        return 0.0
+    problem = dual.problem
+    assert problem is not None
+    with np.errstate(all="ignore"):
+        gradients = loss_gradients(problem, theta, taken.X, taken.y)
+        lengths = gradient_lengths(gradients, factors[1].whitener, factors[1].correction)
+    return float(sample.weights @ (lengths if taken.weight is None else taken.weight * lengths))
+
+
+def _mixture(
+    dual: TallMatrix,
+    tangent: TallMatrix | None,
+    factors: Sequence[Factor],
+    shares: tuple[float, ...],
+    total: float,
     n_rows: int,
 ) -> tuple[Scorer, tuple[float, ...]]:
-    """How rows are scored by shares, each score over its sum: the rank, the rows that count, and for influence an estimate.
-
-    The sum of influence over all rows is estimated on the rows drawn so far; an error in it changes the shares a
-    little and nothing else.
-    """
+    """How rows are scored by shares, each score over its sum: the rank, the `total` of influence, the rows that count."""
     leverage, influence, uniform = shares
-    total = 0.0
-    if influence and tangent is not None:
-        problem = dual.problem
-        assert problem is not None
-        with np.errstate(all="ignore"):
-            gradients = loss_gradients(problem, theta, taken.X, taken.y)
-            lengths = gradient_lengths(gradients, factors[1].whitener, factors[1].correction)
-        total = float(sample.weights @ (lengths if taken.weight is None else taken.weight * lengths))
     # Shares of a total below the normal numbers would overflow.
     if not np.finfo(np.float64).tiny <= total < np.inf:  # no influence anywhere, as for AbsoluteError or a perfect fit
         leverage, influence = leverage + influence, 0.0

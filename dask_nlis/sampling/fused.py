@@ -17,8 +17,9 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from dask_nlis import phase, workers
-from dask_nlis.blocks import locate
-from dask_nlis.intake import Rows, ScoreRecord
+from dask_nlis.blocks import locate, starts
+from dask_nlis.checkpoints import NOWHERE, Checkpoints, with_kept
+from dask_nlis.intake import Rows, ScoreRecord, block_name
 from dask_nlis.kernels import draw as kernel, exact_sums
 from dask_nlis.kernels.candidates import EVERYTHING, cut_of, reaches
 from dask_nlis.matrix import TallMatrix, map_boxes
@@ -28,7 +29,7 @@ from dask_nlis.sampling.beside import Shared, beside, missed_by, unpacked
 from dask_nlis.sampling.passes import Part, carry_out_on
 from dask_nlis.sampling.plan import Plan
 from dask_nlis.sampling.poisson import poisson
-from dask_nlis.sampling.sieve import Box, Record, Sieve, sieve_block
+from dask_nlis.sampling.sieve import Box, Record, Sieve, load_box, sieve_block
 from dask_nlis.sampling.summary import NONE, Summary, check_enough, check_scores, joined
 from dask_nlis.scores import Scorer
 
@@ -59,7 +60,7 @@ class Boxes(NamedTuple):
     places: Mapping[int, int]  # of the blocks among the boxes
     here: Sequence[Box]
     held: da.Array | None
-    records: Sequence[Record]
+    records: Sequence[Record | None]  # None of blocks that are not among the places
 
     def ask(self, task: Callable[..., Any], arguments: Mapping[int, tuple[Any, ...]]) -> list[Any]:
         """What a task gives for the boxes of some blocks, in the order of these."""
@@ -91,7 +92,7 @@ class Sifted(NamedTuple):
     @property
     def records(self) -> list[Record]:
         """The record of each block."""
-        found: dict[int, Record] = {}
+        found: dict[int, Any] = {}
         for boxes in self.boxes:
             found |= {block: boxes.records[place] for block, place in boxes.places.items()}
         return [found[block] for block in range(len(found))]
@@ -108,9 +109,11 @@ def sift(
     exact: bool = False,
     earlier: Sequence[Before] = (),
     write: Callable[[np.ndarray, int], ScoreRecord] | None = None,
+    is_there: Callable[[ScoreRecord], bool] | None = None,
     holds: bool = False,
+    saved: Checkpoints = NOWHERE,
 ) -> Sifted:
-    """Score all rows and keep candidates for a stage of `size` rows. Reads X once.
+    """Score all rows and keep candidates for a stage of `size` rows. Reads X once, but for blocks that are in `saved`.
 
     Parameters
     ----------
@@ -132,18 +135,26 @@ def sift(
         bits and takes arithmetic, but neither a read nor memory for all scores.
     write : callable, optional
         Writes the scores of a block that begins at a row, and returns their record.
+    is_there : callable, optional
+        Whether the scores that a record describes are still there, written.
     holds : bool
         Whether the scores of all rows are kept with the boxes, for `sifted_scores`.
+    saved : Checkpoints
+        Where tasks keep what they make of a block; what is there already is not made again.
     """
     key = kernel.stream_key(seed, stage, "poisson")
     cut = cut_of(SAFETY * c) if c else EVERYTHING
     spread = np.inf if exact else SAFETY**2 if c else SAFETY
     sieve = Sieve(key, cut, size, matrix.shape[0], spread)
-    boxes = _read(matrix, scorer, earlier, sieve, write, holds)
+    boxes = [_read(matrix, scorer, earlier, sieve, write, is_there, holds, saved)]
+    lost = sorted(set(range(len(matrix.source.chunks))) - boxes[0].places.keys())
+    if lost:  # damaged where they were kept
+        boxes.append(_read(matrix, scorer, earlier, sieve, write, holds=holds, saved=saved, some=lost))
+    sifted = Sifted(matrix, scorer, tuple(earlier), sieve, seed, stage, tuple(boxes), NONE)
     summary = NONE
-    for record in boxes.records:
+    for record in sifted.records:
         summary = joined(summary, record.summary)
-    return Sifted(matrix, scorer, tuple(earlier), sieve, seed, stage, (boxes,), summary)
+    return sifted._replace(summary=summary)
 
 
 def _read(
@@ -152,10 +163,12 @@ def _read(
     earlier: Sequence[Before],
     sieve: Sieve,
     write: Callable[[np.ndarray, int], ScoreRecord] | None = None,
+    is_there: Callable[[ScoreRecord], bool] | None = None,
     holds: bool = False,
+    saved: Checkpoints = NOWHERE,
     some: Sequence[int] | None = None,
 ) -> Boxes:
-    """Read all blocks, or some."""
+    """Read all blocks that are not kept, or some whether they are or not; what is kept but damaged is left out."""
     source = matrix.source
     scorers = [scorer, *(each.scorer for each in earlier)]
     drawn = union_rows([each.sample for each in earlier]) if earlier else np.empty(0, dtype=np.int64)
@@ -170,18 +183,35 @@ def _read(
         sieve=sieve,
         write=write,
         holds=holds,
+        saved=saved,
     )
     lazy = without_column_axis(lazy)
     n_rows, n_bytes = source.n_rows, source.n_bytes
     blocks: Sequence[int] = range(lazy.numblocks[0])
     if some is not None:
         lazy, blocks, n_rows, n_bytes = _only(lazy, some), some, 0, 0
-    places = {block: place for place, block in enumerate(blocks)}
+    else:
+        kept = _kept(source, saved)
+        lazy = with_kept(lazy, load_box, {k: (saved, name, is_there) for k, name in kept.items()})
+        n_rows -= sum(source.chunks[k] for k in kept)
+        n_bytes = round(n_bytes * n_rows / source.n_rows)
     if workers.client_in_force() is None:
         here = phase.blocks_of(lazy, "nlis-score", n_rows=n_rows, n_bytes=n_bytes)
-        return Boxes(places, here, None, [box.record for box in here])
-    held = phase.held(lazy, "nlis-score", n_rows=n_rows, n_bytes=n_bytes)
-    return Boxes(places, (), held, phase.on_blocks(held, "nlis-draw", _record, dict.fromkeys(range(len(places)), ())))
+        held, records = None, [None if box is None else box.record for box in here]
+    else:
+        here = []
+        held = phase.held(lazy, "nlis-score", n_rows=n_rows, n_bytes=n_bytes)
+        records = phase.on_blocks(held, "nlis-draw", _record, dict.fromkeys(range(len(blocks)), ()))
+    places = {block: place for place, block in enumerate(blocks) if records[place] is not None}
+    return Boxes(places, here, held, records)
+
+
+def _kept(source: Rows, saved: Checkpoints) -> dict[int, str]:
+    """Blocks that are kept, and their names."""
+    known = saved.names()
+    chunks = source.chunks
+    names = (block_name(*pair) for pair in zip(starts(chunks).tolist(), chunks, strict=True)) if known else ()
+    return {k: name for k, name in enumerate(names) if name in known}
 
 
 def _only(lazy: da.Array, some: Sequence[int]) -> da.Array:
@@ -218,7 +248,7 @@ def _drawn(sifted: Sifted, n_draws: int) -> tuple[Sample, Scale, bool]:
     plan = Plan("poisson", n_draws, 0.0, sifted.seed, sifted.stage, sifted.summary._replace(blocks=(0,)))
     part = candidates_of(sifted)
     if sifted.earlier:
-        shared: Shared = exact_sums.merge_sums([unpacked(each.shared) for each in sifted.boxes[0].records])
+        shared: Shared = exact_sums.merge_sums([unpacked(each.shared) for each in sifted.records])
         sample = carry_out_on(part, beside(plan, shared))
     else:
         sample = carry_out_on(part, poisson(plan))
@@ -282,8 +312,8 @@ def sifted_scores(sifted: Sifted) -> da.Array:
     return phase.held(da.Array(layers, name, chunks=(chunks,), meta=np.empty(0)), "nlis-score")
 
 
-def _record(box: Box) -> Record:
-    return box.record
+def _record(box: Box | None) -> Record | None:
+    return None if box is None else box.record
 
 
 def _scores(box: Box) -> np.ndarray:

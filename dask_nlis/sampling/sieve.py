@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_nlis.intake import ScoreRecord
+from dask_nlis.checkpoints import Checkpoints, kinds_of
+from dask_nlis.intake import ScoreRecord, block_name
 from dask_nlis.kernels.candidates import Cut, candidates
 from dask_nlis.kernels.draw import row_uniforms
 from dask_nlis.matrix import Job
@@ -81,8 +82,9 @@ def sieve_block(
     sieve: Sieve,
     write: Callable[[np.ndarray, int], ScoreRecord] | None,
     holds: bool,
+    saved: Checkpoints,
 ) -> Box:
-    """Score one block and keep the candidates among its rows, besides those that earlier stages drew.
+    """Score one block and keep the candidates among its rows, besides those that earlier stages drew; in `saved` as well.
 
     `job` is that of the matrix of this stage. The first of `blocks` and `arguments` scores for this stage, the others as
     the earlier ones did.
@@ -110,4 +112,19 @@ def sieve_block(
         np.array([values[places] for values in before]).reshape(len(before), len(places)),
         None if write is None else write(scores, start),
     )
-    return Box(record, x[places], y[places], None if weight is None else weight[places], scores if holds else None)
+    box = Box(record, x[places], y[places], None if weight is None else weight[places], None)
+    # Last, so that a box that is kept says that the scores of its block are written.
+    saved.save(block_name(start, len(scores)), box)
+    return box._replace(scores=scores) if holds else box
+
+
+def load_box(saved: Checkpoints, name: str, is_there: Callable[[ScoreRecord], bool] | None) -> Box | None:
+    """A box that was kept; None where it is damaged, or where the scores are not there that it says were written."""
+    box: Box | None = saved.load(name, KINDS)
+    if box is None or is_there is None:
+        return box
+    return box if box.record.stored is not None and is_there(box.record.stored) else None
+
+
+#: What a kept box is made of.
+KINDS = kinds_of(Box, Record, Summary, ScoreRecord)

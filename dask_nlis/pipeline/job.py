@@ -1,0 +1,77 @@
+"""What a job does, once it is known what is asked: stages of scores and draws -> refit -> total loss and certificate."""
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dask_nlis.checkpoints import recalled_noun
+from dask_nlis.diagnostics import Points, certified, summed_losses
+from dask_nlis.intake import give_back
+from dask_nlis.matrix import TallMatrix
+from dask_nlis.pipeline.design import Setting, counted
+from dask_nlis.pipeline.drawn import fit_drawn, matrix_of
+from dask_nlis.pipeline.fused import way_of
+from dask_nlis.pipeline.growing import grown
+from dask_nlis.pipeline.manifest import completed
+from dask_nlis.pipeline.once import scored_once
+from dask_nlis.pipeline.run_noun import Run
+from dask_nlis.pipeline.shelf import finish_store
+from dask_nlis.pipeline.stages import stages
+from dask_nlis.refit import Fit
+from dask_nlis.tally import Tally
+
+
+def carry_out(
+    reference: TallMatrix,
+    setting: Setting,
+    scores: str,
+    theta: np.ndarray | None,
+    manifest: Mapping[str, Any],
+    tally: Tally,
+) -> Run:
+    """Carry out a checked job; each step is kept in the store, if there is one, and what is kept is not done again."""
+    problem, design = reference.problem, setting.design
+    assert problem is not None
+    way = way_of(setting, reference)
+    if scores == "two-stage":
+        staged = stages(reference, setting, way)
+    else:
+        staged = scored_once(reference, setting, way, scores, theta)
+    sample, taken, more = grown(staged, design)
+    staged = staged._replace(reads=counted(staged.reads, "gather", more))
+    make = partial(fit_drawn, problem, sample, taken, reference.source.names, start=staged.matrix.theta)
+    fit: Fit = recalled_noun(setting.saved, "fit", make, Fit)
+    (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None], setting.saved.below("losses"))
+    found = None
+    if staged.factor is not None:
+        found = certified(matrix_of(staged.matrix, taken), staged.factor, sample, Points(None, fit.theta))
+    store = setting.store
+    # Of blocks that ran before it was cut off nobody counted where.
+    devices = None if store is not None and store.resumed else tally.devices()
+    done_manifest = completed(dict(manifest), staged, design, sample, float(loss), n_dropped, devices)
+    if store is not None:
+        done_manifest["resumed"] = store.resumed
+    kept = staged.scored.kept
+    shown: Any = kept.scores  # lazy from the store, else in the container that X came in
+    if store is None and setting.keep_scores:
+        shown = give_back(reference.source.container, shown, scores, "nlis-score")
+    done = Run(
+        problem=problem,
+        factor=staged.factor,
+        scores=shown,
+        sample=sample,
+        sample_X=taken.X,
+        sample_y=taken.y,
+        sample_weight=taken.weight,
+        fit=fit,
+        pilot=staged.pilot,
+        certificate=found,
+        total_loss=float(loss),
+        manifest=done_manifest,
+        path=None if store is None else os.fspath(store.place.root),
+    )
+    finish_store(kept, setting, done)
+    return done

@@ -1,0 +1,42 @@
+"""The run store: what a run writes, keeps on its way, and is opened from."""
+
+from dask_nlis.store.fingerprint import check_same
+from dask_nlis.store.lock import Owner, lives, read_owner
+from dask_nlis.store.nouns import read_noun, stored_array, write_array, write_noun
+from dask_nlis.store.places import Folder
+from dask_nlis.store.records import FORMAT
+from dask_nlis.store.run_store import (
+    Group,
+    RunStore,
+    begun_seed,
+    check_store,
+    is_complete,
+    open_complete,
+    progress,
+    read_manifest,
+    state_of,
+    under_way,
+)
+
+__all__ = [
+    "FORMAT",
+    "Folder",
+    "Group",
+    "Owner",
+    "RunStore",
+    "begun_seed",
+    "check_same",
+    "check_store",
+    "is_complete",
+    "lives",
+    "open_complete",
+    "progress",
+    "read_manifest",
+    "read_noun",
+    "read_owner",
+    "state_of",
+    "stored_array",
+    "under_way",
+    "write_array",
+    "write_noun",
+]

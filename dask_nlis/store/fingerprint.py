@@ -1,0 +1,46 @@
+"""Whether a job is the one that a store was begun for: data, theta, problem, design and versions compared."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dask_nlis.errors import FingerprintMismatchError
+
+_ABSENT = object()
+
+
+def first_difference(begun: Any, now: Any, path: str = "") -> tuple[str, Any, Any] | None:
+    """The first field in which two fingerprints differ, and both values; None where they are the same."""
+    if isinstance(begun, Mapping) and isinstance(now, Mapping):
+        for name in dict.fromkeys([*now, *begun]):
+            inside = f"{path}.{name}" if path else str(name)
+            found = first_difference(begun.get(name, _ABSENT), now.get(name, _ABSENT), inside)
+            if found is not None:
+                return found
+        return None
+    return None if _json(begun) == _json(now) else (path, begun, now)
+
+
+def _json(value: Any) -> str:
+    return "" if value is _ABSENT else json.dumps(value)
+
+
+def check_same(text: str, begun: Any, now: Mapping[str, Any]) -> None:
+    """Raise FingerprintMismatchError, naming the field, unless both fingerprints are the same."""
+    found = first_difference(begun, json.loads(json.dumps(now)))
+    if found is None:
+        return
+    field, before, after = found
+    if field.startswith("data.content"):
+        name = field.rpartition(".")[2]
+        raise FingerprintMismatchError(
+            f"store={text!r} was begun with other data: {name} has changed, or cannot be told to be the same; give a new "
+            "path, or data_version= in both runs to vouch for it"
+        )
+    raise FingerprintMismatchError(
+        f"store={text!r} was begun with {field}={_shown(before)}, but now it is {_shown(after)}; give the same, or a new path"
+    )
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is _ABSENT else str(value)[:60]

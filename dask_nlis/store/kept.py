@@ -1,0 +1,37 @@
+"""Results that a job keeps on its way, as parcels in its store."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dask_nlis.checkpoints import Kinds
+from dask_nlis.errors import InputError
+from dask_nlis.parcels import packed, unpacked
+from dask_nlis.store.places import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Checkpoints in a folder of a place: one object each."""
+
+    place: Folder
+    folder: str
+
+    def names(self) -> set[str]:
+        """Names of all that is kept here."""
+        return self.place.names(self.folder)
+
+    def load(self, name: str, kinds: Kinds | None = None) -> Any:
+        """What is kept under a name; None where there is nothing, or nothing that is intact."""
+        data = self.place.read(f"{self.folder}/{name}")
+        try:
+            return None if data is None else unpacked(data, kinds)
+        except InputError:
+            return None
+
+    def save(self, name: str, value: Any) -> None:
+        """Keep a value: it is there whole, or not at all."""
+        self.place.write(f"{self.folder}/{name}", packed(value))
+
+    def below(self, name: str) -> "Kept":
+        """A folder of its own."""
+        return Kept(self.place, f"{self.folder}/{name}")
