@@ -1,6 +1,9 @@
 """Who works: the cluster or local scheduler in force, how many threads there are, and the memory of each process."""
 
 import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import dask
@@ -12,6 +15,29 @@ import distributed.system
 from dask.system import CPU_COUNT
 from distributed.comm import get_address_host
 from distributed.utils import get_ip
+
+from dask_nlis.errors import ClusterError, MissingDataError
+
+
+@contextmanager
+def connected(scheduler: str) -> Iterator[distributed.Client]:
+    """A client of the cluster at an address, or of the one whose scheduler wrote this file; in force inside.
+
+    Certificates of a TLS cluster are those of the Dask configuration.
+    """
+    where = {"address": scheduler} if "://" in scheduler else {"scheduler_file": scheduler}
+    if "address" not in where and not os.path.isfile(scheduler):
+        raise MissingDataError(
+            f"scheduler={scheduler[:120]!r} is no file; give the file that the scheduler wrote, or an address such as tcp://host:8786"
+        )
+    try:
+        client = distributed.Client(**where)
+    except (OSError, TimeoutError, ValueError) as cause:
+        raise ClusterError(
+            f"no scheduler answers at {scheduler[:120]!r} ({str(cause)[:80]}); check the address, and that it runs"
+        ) from cause
+    with client:
+        yield client
 
 
 def fits_in_memory(n_bytes: int) -> bool:

@@ -1,5 +1,6 @@
 """A run in a process that is killed at a chosen write of its store, and how often it read what."""
 
+import itertools
 import multiprocessing
 import os
 import signal
@@ -33,8 +34,8 @@ def write_data(folder, n=N_ROWS, rows=ROWS):
 
 def job(data, store, **options):
     """The run: blocks of one chunk, so that there are many."""
-    X, y = nlis.open_rows(data, X="X", y="y", block_bytes=24 * ROWS)
     options = {"size": 120, "seed": 3, "block_bytes": 24 * ROWS} | options
+    X, y = nlis.open_rows(data, X="X", y="y", block_bytes=options["block_bytes"])
     return nlis.run(PROBLEM, X, y, store=store, **options)
 
 
@@ -47,12 +48,11 @@ def killed_at(write, data, store, before=False, **options):
 
 
 def _to_be_killed(write, data, store, before, options):
-    done = 0
+    numbers = itertools.count(1)  # each once, also for threads that write at the same time
     whole = Folder._beside
 
     def counted(self, target, content, sync):
-        nonlocal done
-        done += 1
+        done = next(numbers)
         if done == write and before:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.with_name(f".{target.name}.cut.partial").write_bytes(content[: len(content) // 2])

@@ -7,10 +7,12 @@ import click
 
 from dask_nlis import __version__
 from dask_nlis.cli.demo import demo
+from dask_nlis.cli.inspect import inspect
 from dask_nlis.cli.plan import plan
-from dask_nlis.errors import InputError, InputTypeError, MissingDataError, StoreExistsError
+from dask_nlis.cli.run import run
+from dask_nlis.errors import InputError, InputTypeError, MissingDataError, StoreExistsError, StoreLockedError
 
-EXIT_FAILED, EXIT_REFUSED, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_REFUSED, EXIT_LOCKED, EXIT_INTERRUPTED = 1, 2, 75, 130
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -23,20 +25,26 @@ def group() -> None:
       dask-nlis demo                      the whole job on built-in data, in a temporary folder
       dask-nlis demo --folder try --seed 7
       dask-nlis plan taxi.zarr --y y --model single-index --activation tanh   what a run would take
+      dask-nlis run taxi.zarr --y y --model single-index --activation tanh --size 5000 --store run.zarr --resume
+      dask-nlis inspect run.zarr          how far it has come
     \b
     Exit codes: 0 done; 1 failed, a retry may help; 2 usage or data refused, a retry cannot help;
-    130 interrupted.
+    3 finished, but a --require does not hold; 75 the store is being written by another process; 130 interrupted.
     """
 
 
 group.add_command(demo)
 group.add_command(plan)
+group.add_command(run)
+group.add_command(inspect)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code of the outcome; errors are one line on standard error."""
     try:
-        group.main(args=None if arguments is None else list(arguments), prog_name="dask-nlis", standalone_mode=False)
+        code = group.main(
+            args=None if arguments is None else list(arguments), prog_name="dask-nlis", standalone_mode=False
+        )
     except click.ClickException as error:
         error.show()
         sys.exit(EXIT_REFUSED)
@@ -46,8 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (InputError, InputTypeError, MissingDataError, StoreExistsError, PermissionError) as error:
         click.echo(f"dask-nlis: {error}", err=True)
         sys.exit(EXIT_REFUSED)
+    except StoreLockedError as error:
+        click.echo(f"dask-nlis: {error}", err=True)
+        sys.exit(EXIT_LOCKED)
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         click.echo(f"dask-nlis: {type(error).__name__}: {first}", err=True)
         sys.exit(EXIT_FAILED)
-    sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)  # of ctx.exit

@@ -17,7 +17,7 @@ from zarr.storage import LocalStore
 from dask_nlis import phase
 from dask_nlis.blocks import is_regular, starts
 from dask_nlis.checkpoints import NOWHERE, Checkpoints, kinds_of, with_kept
-from dask_nlis.errors import InputError
+from dask_nlis.errors import InputError, StoreWriteError
 from dask_nlis.intake.reader import Reader
 from dask_nlis.intake.scratch import scratch_folder
 
@@ -133,7 +133,13 @@ def is_written(record: ScoreRecord, target: "zarr.Array[Any]") -> bool:
 
 def write_block(block: np.ndarray, start: int, target: "zarr.Array[Any]") -> ScoreRecord:
     """Write a block of scores, which are whole chunks, and describe it."""
-    target[start : start + len(block)] = block
+    try:
+        target[start : start + len(block)] = block
+    except OSError as cause:
+        raise StoreWriteError(
+            f"store: {block.nbytes:,} bytes of scores, rows {start:,} to {start + len(block) - 1:,}, could not be written "
+            f"({cause.strerror or type(cause).__name__}); what was finished is kept: make room and run again with resume=True"
+        ) from cause
     return score_record(block, start)
 
 

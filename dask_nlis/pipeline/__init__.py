@@ -5,5 +5,6 @@ from dask_nlis.pipeline.pilot import pilot
 from dask_nlis.pipeline.plan import plan
 from dask_nlis.pipeline.run import run
 from dask_nlis.pipeline.run_noun import Run
+from dask_nlis.pipeline.standing import Standing, standing
 
-__all__ = ["Run", "open_run", "pilot", "plan", "run"]
+__all__ = ["Run", "Standing", "open_run", "pilot", "plan", "run", "standing"]

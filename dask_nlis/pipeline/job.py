@@ -1,6 +1,5 @@
 """What a job does, once it is known what is asked: stages of scores and draws -> refit -> total loss and certificate."""
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -71,7 +70,7 @@ def carry_out(
         certificate=found,
         total_loss=float(loss),
         manifest=done_manifest,
-        path=None if store is None else os.fspath(store.place.root),
+        path=None if store is None else store.text,
     )
     finish_store(kept, setting, done)
     return done

@@ -16,7 +16,15 @@ from dask_nlis.pipeline.manifest import begun
 from dask_nlis.pipeline.opening import open_run
 from dask_nlis.pipeline.run_noun import Run
 from dask_nlis.problem import Problem
-from dask_nlis.store import begun_seed, check_same, check_store, is_complete, read_manifest, under_way
+from dask_nlis.store import (
+    begun_seed,
+    check_same,
+    check_store,
+    clear_leftovers,
+    is_complete,
+    read_manifest,
+    under_way,
+)
 from dask_nlis.tally import counted as tallied
 
 
@@ -186,7 +194,8 @@ def run(
     text = "" if store is None else os.fspath(store)
     if path is not None and is_complete(path):
         check_same(text, (read_manifest(path) or {}).get("fingerprint"), manifest["fingerprint"])
-        return open_run(path)
+        clear_leftovers(path)
+        return open_run(text)
     with ExitStack() as stack, tallied() as tally:
         warn = partial(phase.warn, category=NlisWarning)
         running = None if path is None else stack.enter_context(under_way(path, text, manifest, warn, resume=resume))

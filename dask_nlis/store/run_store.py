@@ -54,6 +54,7 @@ _ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")
 class RunStore:
     """The store of a run that is under way, which this process holds the lock of."""
 
+    text: str  # its path as it was given
     place: Folder
     group: zarr.Group
     lock: Lock
@@ -130,6 +131,18 @@ def is_complete(path: str | os.PathLike[str]) -> bool:
     return Folder(os.fspath(path)).exists(MARKER)
 
 
+def clear_leftovers(path: str | os.PathLike[str]) -> None:
+    """Delete what a run left behind that was killed after its marker was written, unless its owner still does."""
+    place = Folder(os.fspath(path))
+    if not place.exists(_WORK) and not place.exists(LOCK):
+        return
+    found = read_owner(place)
+    if found is None or not lives(place, found):
+        place.delete(_WORK)
+        place.delete(LOCK)
+        place.clear_partial()
+
+
 def begun_seed(path: str | os.PathLike[str]) -> int | None:
     """Seed of the run at a path; None where there is no run."""
     found = (read_manifest(path) or {}).get("seed")
@@ -171,7 +184,7 @@ def under_way(
         group = zarr.open_group(place.zarr(), mode="a", zarr_format=3, use_consolidated=False)
         started = {} if begun is None else {"started": begun.get("started")}
         group.update_attributes({"manifest": {**manifest, **started, "resumed": resumed}})
-        yield RunStore(place, group, lock, resumed)
+        yield RunStore(text, place, group, lock, resumed)
     except BaseException as error:
         lock.release()
         if fresh and isinstance(error, InputError | InputTypeError) and not isinstance(error, MemoryLimitError):
