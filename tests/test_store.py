@@ -204,7 +204,7 @@ def _attributes(name, change):
 
 
 DAMAGED = {
-    "no marker": (_remove("complete.json"), nlis.IncompleteRunError, "6 score chunks"),
+    "no marker": (_remove("complete.json"), nlis.IncompleteRunError, "never finished"),
     "no manifest": (_attributes("", lambda found: found.clear()), nlis.MissingDataError, "manifest"),
     "root is no JSON": (lambda store: (store / "zarr.json").write_text("{"), nlis.MissingDataError, "no run store"),
     "a manifest of another kind": (_attributes("", lambda found: found.update(manifest=[1])), nlis.InputError, "format"),

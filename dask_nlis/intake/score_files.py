@@ -35,6 +35,16 @@ def create_scores(store: Any, name: str, chunks: Sequence[int]) -> "zarr.Array[A
         if found.shape == (sum(chunks),) and found.chunks == (chunks[0],):
             return found
         raise InputError(f"{name} is there already, in other chunks; give a new path")
+    try:
+        return _new_scores(store, name, chunks)
+    except OSError as cause:
+        raise StoreWriteError(
+            f"store: the score array could not be begun ({cause.strerror or type(cause).__name__}); make room and run again "
+            "with resume=True"
+        ) from cause
+
+
+def _new_scores(store: Any, name: str, chunks: Sequence[int]) -> "zarr.Array[Any]":
     return zarr.create_array(
         store,
         name=name,

@@ -10,7 +10,7 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import create_scores, open_stored, regular, with_names, written_scores
 from dask_nlis.pipeline.design import Kept, Setting, Wanted
 from dask_nlis.pipeline.run_noun import Run
-from dask_nlis.store import Group, stored_array, write_array, write_noun
+from dask_nlis.store import Group, stored_array, write_array, write_noun, writing
 
 
 def keep(lazy: da.Array, wanted: Wanted, setting: Setting) -> Kept:
@@ -46,15 +46,16 @@ def finish_store(kept: Kept, setting: Setting, done: Run) -> None:
     if setting.store is None:
         return
     group = setting.store.group
-    for name in ("factor", "sample", "fit", "pilot", "certificate"):
-        part = getattr(done, name)
-        if part is not None:
-            write_noun(group, name, part.to_dict())
-    data = group.create_group("data", overwrite=True)
-    write_array(data, "X", done.sample_X)
-    write_array(data, "y", done.sample_y)
-    if done.sample_weight is not None:
-        write_array(data, "sample_weight", done.sample_weight)
+    with writing("the results"):
+        for name in ("factor", "sample", "fit", "pilot", "certificate"):
+            part = getattr(done, name)
+            if part is not None:
+                write_noun(group, name, part.to_dict())
+        data = group.create_group("data", overwrite=True)
+        write_array(data, "X", done.sample_X)
+        write_array(data, "y", done.sample_y)
+        if done.sample_weight is not None:
+            write_array(data, "sample_weight", done.sample_weight)
     setting.store.finish(done.manifest, kept.records)
 
 

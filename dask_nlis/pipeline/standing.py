@@ -28,7 +28,7 @@ def standing(path: str | os.PathLike[str]) -> Standing:
         raise InputTypeError(f"path is {type(path).__name__}; give a path")
     place = Folder(os.path.abspath(path))
     there = state_of(place.path("")) if place.path("").is_dir() else ""
-    if not there:
+    if there not in ("begun", "complete"):
         return Standing(NONE, "", "", "", "", [])
     manifest = read_manifest(place.root) or {}
     owner = read_owner(place)

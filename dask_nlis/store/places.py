@@ -8,15 +8,29 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from zarr.storage import LocalStore
 
-from dask_nlis.errors import ClusterError, StoreWriteError
+from dask_nlis.errors import ClusterError, NlisError, StoreWriteError
 
 PARTIAL = ".partial"
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Say what could not be written to the store, and what to do, where the system refuses it inside."""
+    try:
+        yield
+    except NlisError:
+        raise
+    except OSError as cause:
+        raise StoreWriteError(
+            f"store: {what} could not be written ({cause.strerror or type(cause).__name__}); what was finished is kept: make "
+            "room and run again with resume=True"
+        ) from cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +121,15 @@ class Folder:
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}{PARTIAL}")
-        try:
-            with open(beside, "xb") as file:
-                file.write(data)
-                file.flush()
-                if sync:
-                    os.fsync(file.fileno())
-        except OSError as cause:
-            with suppress(OSError):
-                os.unlink(beside)
-            raise StoreWriteError(
-                f"store: {len(data):,} bytes could not be written to {str(target)!r} ({cause.strerror or cause}); what was "
-                "finished is kept: make room and run again with resume=True"
-            ) from cause
+        with writing(f"{os.path.relpath(target, self.root)!r} of {len(data):,} bytes"):
+            try:
+                with open(beside, "xb") as file:
+                    file.write(data)
+                    file.flush()
+                    if sync:
+                        os.fsync(file.fileno())
+            except OSError:
+                with suppress(OSError):
+                    os.unlink(beside)
+                raise
         return beside

@@ -41,7 +41,7 @@ from dask_nlis.intake import ScoreRecord
 from dask_nlis.store.fingerprint import check_same
 from dask_nlis.store.kept import Kept
 from dask_nlis.store.lock import LOCK, Lock, lives, read_owner
-from dask_nlis.store.places import Folder
+from dask_nlis.store.places import Folder, writing
 from dask_nlis.store.records import FORMAT, LARGEST_JSON, MARKER, check_records, write_marker, write_records
 
 Group = zarr.Group
@@ -71,9 +71,10 @@ class RunStore:
 
     def finish(self, manifest: Mapping[str, Any], records: Sequence[ScoreRecord]) -> None:
         """Write records, the final manifest and then the completion marker; clear away what was kept on the way."""
-        write_records(self.group, records)
         self.lock.check()
-        self.group.update_attributes({"manifest": dict(manifest)})
+        with writing("the manifest"):
+            write_records(self.group, records)
+            self.group.update_attributes({"manifest": dict(manifest)})
         write_marker(self.place, records)
         self.place.delete(_WORK)
 
@@ -117,13 +118,13 @@ def _path(argument: str, value: Any) -> Path:
 
 
 def state_of(where: Path) -> str:
-    """ "complete", "begun", or empty for a folder that holds no run. One that holds nothing but a lock was begun."""
+    """ "complete", "begun", "empty", or no text for a folder that holds something else than a run."""
     place = Folder(str(where))
     if place.exists(MARKER):
         return "complete"
-    if read_manifest(where) is not None or place.names() <= {LOCK}:
+    if read_manifest(where) is not None or place.names() == {LOCK}:
         return "begun"
-    return ""
+    return "" if place.names() else "empty"
 
 
 def is_complete(path: str | os.PathLike[str]) -> bool:
@@ -181,9 +182,14 @@ def under_way(
             check_same(text, begun.get("fingerprint"), manifest["fingerprint"])
             place.clear_partial()
         resumed = 0 if begun is None else int(begun.get("resumed", 0)) + 1
-        group = zarr.open_group(place.zarr(), mode="a", zarr_format=3, use_consolidated=False)
         started = {} if begun is None else {"started": begun.get("started")}
-        group.update_attributes({"manifest": {**manifest, **started, "resumed": resumed}})
+        with writing("the manifest"):
+            found = {"manifest": {**manifest, **started, "resumed": resumed}}
+            if begun is None:  # with its manifest at once: a group without one is no run
+                group = zarr.create_group(place.zarr(), zarr_format=3, attributes=found)
+            else:
+                group = zarr.open_group(place.zarr(), mode="r+", use_consolidated=False)
+                group.update_attributes(found)
         yield RunStore(text, place, group, lock, resumed)
     except BaseException as error:
         lock.release()
@@ -200,6 +206,8 @@ def open_complete(path: str | os.PathLike[str]) -> tuple[zarr.Group, dict[str, A
     if not where.is_dir():
         raise MissingDataError(f"path={text!r} holds no run; check the path")
     place = Folder(str(where.absolute()))
+    if state_of(where) == "begun":
+        raise IncompleteRunError(f"path={text!r} was never finished: {progress(place)}; {_remedy(place)}")
     try:
         group = zarr.open_group(place.zarr(read_only=True), mode="r", use_consolidated=False)
         manifest = group.attrs["manifest"]
@@ -207,8 +215,6 @@ def open_complete(path: str | os.PathLike[str]) -> tuple[zarr.Group, dict[str, A
         raise MissingDataError(
             f"path={text!r} is no run store: it has no manifest; give a path written by run()"
         ) from cause
-    if place.read(MARKER, LARGEST_JSON) is None:
-        raise IncompleteRunError(f"path={text!r} was never finished: {progress(place)}; {_remedy(place)}")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"path={text!r} has another store format; open it with the version that wrote it")
     check_records(place, group, text)
