@@ -39,6 +39,11 @@ group.add_command(run)
 group.add_command(inspect)
 
 
+def _remedy(arguments: Sequence[str] | None) -> str:
+    words = sys.argv[1:] if arguments is None else arguments
+    return "; the same command with --resume goes on" if words and words[0] == "run" else ""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code of the outcome; errors are one line on standard error."""
     try:
@@ -49,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error.show()
         sys.exit(EXIT_REFUSED)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("dask-nlis: interrupted", err=True)
+        click.echo(f"dask-nlis: interrupted{_remedy(arguments)}", err=True)
         sys.exit(EXIT_INTERRUPTED)
     except (InputError, InputTypeError, MissingDataError, StoreExistsError, PermissionError) as error:
         click.echo(f"dask-nlis: {error}", err=True)
