@@ -177,7 +177,7 @@ def test_a_run_that_is_stopped_goes_on_by_the_same_command(number, data, clean, 
     slow = "import time, dask_nlis.sampling.sieve as s; f = s.block_summary; s.block_summary = lambda *a: (time.sleep(0.05), f(*a))[1]; "
     code = f"import sys; {slow}from dask_nlis.cli import main; main(sys.argv[1:])"
     process = subprocess.Popen([sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True)
-    for _ in range(600):
+    for _ in range(2000):
         time.sleep(0.05)
         if len(list(store.glob("work/scores-0/*-*"))) > 3:
             break

@@ -123,9 +123,9 @@ def test_a_first_factor_that_hides_a_dependency_costs_a_read_and_nothing_else(
     F[:, 3] = F[:, 0] + gap * rng.normal(size=500)
     counted = CountingArray(F)
 
-    def rounded(matrix, whitener=None):
+    def rounded(matrix, whitener=None, **options):
         # As large a rounding error as any sum of 1e9 rows has: Cholesky succeeds, with a condition below 1e7.
-        found = read_gram(matrix, whitener)
+        found = read_gram(matrix, whitener, **options)
         return found if whitener is not None else found._replace(values=found.values * (1 + 1e-12 * np.eye(4)))
 
     monkeypatch.setattr("dask_nlis.factor.climb.read_gram", rounded)

@@ -24,7 +24,7 @@ from dask_nlis import phase, workers
 from dask_nlis.pipeline.held import score_held
 from dask_nlis.sampling import fused
 
-JOBS = import_module("dask_nlis.pipeline.run")  # the function hides the file
+JOBS = import_module("dask_nlis.pipeline.job")
 
 PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Swish(1, 2)), constraint=nlis.Ball(10.0))
 N = 1500

@@ -128,6 +128,7 @@ def test_public_functions_describe_their_arguments_results_and_errors(name):
 CORE = {
     "numpy", "scipy", "dask[array]", "distributed", "zarr", "array-api-compat", "threadpoolctl", "click", "rich",
     "tenacity",  # the retries of a read inside its task
+    "psutil",  # whether the process that holds a lock lives; distributed needs it as well
 }  # fmt: skip
 EXTRAS = {
     "gpu12": {"cupy-cuda12x"},

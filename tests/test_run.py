@@ -338,7 +338,7 @@ def test_a_run_that_failed_in_its_last_read_is_refused_as_incomplete(tmp_path):
     with pytest.raises(RuntimeError, match="the disk is gone"):
         nlis.run(LINEAR, X.dask(100), y, size=300, seed=0, theta=np.ones(4), store=store)
     assert not (store / "complete.json").exists()
-    with pytest.raises(nlis.IncompleteRunError, match="6 score chunks"):
+    with pytest.raises(nlis.IncompleteRunError, match="6 of 6 blocks scored"):
         nlis.open_run(store)
     with pytest.raises(nlis.StoreExistsError):
         nlis.run(LINEAR, values, y, size=300, seed=0, store=store)
