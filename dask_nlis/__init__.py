@@ -76,7 +76,7 @@ from dask_nlis.losses import (
 )
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix, tangent_matrix
 from dask_nlis.models import DeepReluNetwork, Homogeneous, Linear, Numerical, ReluNetwork, SingleIndex
-from dask_nlis.pipeline import Run, open_run, pilot, plan, run
+from dask_nlis.pipeline import Run, extend, open_run, pilot, plan, run
 from dask_nlis.planner import Plan
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, refit, refit_with
@@ -189,6 +189,7 @@ __all__ = [
     "drift",
     "dual_matrix",
     "excess_loss_bound",
+    "extend",
     "factorize",
     "influence_scores",
     "leverage_scores",

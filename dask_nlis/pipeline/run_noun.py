@@ -92,6 +92,11 @@ class Run:
         return str(self.manifest["why_one_stage"])
 
     @property
+    def stale(self) -> str:
+        """Why the rows ought to be scored again, after `extend`; empty where they need not."""
+        return str(self.manifest.get("stale", ""))
+
+    @property
     def n_dropped(self) -> int:
         """Rows left out by missing="drop"."""
         return int(self.manifest["n_dropped"])
@@ -107,6 +112,7 @@ class Run:
             "total_loss": self.total_loss,
             **({} if self.certificate is None else {"epsilon": self.certificate.epsilon}),
             **({"why_one_stage": self.why_one_stage} if self.why_one_stage else {}),
+            **({"stale": self.stale} if self.stale else {}),
             "reads": sum(self.reads.values()),
             **({"devices": self.devices} if self.devices and set(self.devices) != {"cpu"} else {}),
             "path": self.path,
