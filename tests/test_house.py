@@ -143,7 +143,7 @@ EXTRAS = {
     "tls": {"cryptography"},
     "test": {
         "pytest", "hypothesis", "mpmath", "statsmodels", "scikit-learn", "array-api-strict", "pytest-timeout",
-        "h5py", "jsonschema", "pyyaml",
+        "cryptography", "h5py", "jsonschema", "pyyaml",
     },
     "test-all": {"dask-nlis[dataframe,jax,plot,test,torch,xarray]"},
     "dev": {"ruff", "mypy", "import-linter", "codespell", "pre-commit"},
