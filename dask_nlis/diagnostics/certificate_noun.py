@@ -109,7 +109,7 @@ class Certificate:
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Certificate":
         """Rebuild a certificate from `to_dict`."""
-        certificate: Certificate = from_dict(found, {"Certificate": Certificate})
+        certificate: Certificate = from_dict(found, {"Certificate": Certificate}, typed=True)
         return certificate
 
     def __str__(self) -> str:
