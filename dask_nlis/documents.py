@@ -93,5 +93,7 @@ def read_document(argument: str, path: str | os.PathLike[str]) -> dict[str, Any]
     except FileNotFoundError as cause:
         raise MissingDataError(f"{argument} {str(where)!r} does not exist; check the path") from cause
     except (OSError, ValueError) as cause:  # a ValueError for a name with a zero byte
-        raise InputError(f"{argument} {str(where)!r} cannot be read ({type(cause).__name__}); check the path") from cause
+        raise InputError(
+            f"{argument} {str(where)!r} cannot be read ({type(cause).__name__}); check the path"
+        ) from cause
     return parsed(f"{argument} {str(where)!r}", text, toml=suffix == ".toml")

@@ -82,7 +82,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind in _PLAIN:
         whole = isinstance(value, int) and not isinstance(value, bool)
         return whole if kind is int else whole or isinstance(value, float) if kind is float else isinstance(value, kind)
-    return isinstance(value, kind) if is_dataclass(kind) else True
+    return isinstance(value, kind) if isinstance(kind, type) and is_dataclass(kind) else True
 
 
 def _kind(value: Any) -> str:

@@ -5,11 +5,15 @@ errors of other libraries that ours are raised from, or that leave a task.
 """
 
 import re
-from typing import TypeVar
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 HIDDEN = "***"
 
 E = TypeVar("E", bound=BaseException)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 #: The user and password of a URL; also a password that holds the slashes it should not.
 _USER = re.compile(r"(://)(?:[^/@\s'\"]*|[^/@:\s'\"]*:[^@\s'\"]*)@")
@@ -97,3 +101,17 @@ def _without(value: object) -> object:
     shown = repr(value)
     clean = redacted(shown)
     return value if clean == shown else clean
+
+
+def without_secrets(function: Callable[P, R]) -> Callable[P, R]:
+    """Make what a function raises show no secrets: for what runs in tasks, whose errors are logged where they run."""
+
+    @wraps(function)
+    def wrapped(*args: P.args, **named: P.kwargs) -> R:
+        try:
+            return function(*args, **named)
+        except Exception as error:
+            scrubbed(error)
+            raise
+
+    return wrapped

@@ -35,7 +35,9 @@ def check_sample(sample: Any) -> None:
         _must(bool((np.isfinite(values) & (values > 0)).all()), name, "positive finite numbers")
     _must(bool(np.isfinite(sample.variance_weights).all()), "variance_weights", "finite numbers")
     _must(k == 0 or (sample.draws.min() >= 0 and sample.draws.max() < m), "draws", "positions in indices")
-    _must(np.array_equal(np.bincount(sample.draws, minlength=m), sample.counts), "counts", "how often each row is drawn")
+    _must(
+        np.array_equal(np.bincount(sample.draws, minlength=m), sample.counts), "counts", "how often each row is drawn"
+    )
     _must(k == 0 or sample.stage.min() >= 0, "stage", "stages from 0 on")
     _must(sample.scheme in (*_SCHEMES, "pooled"), "scheme", "a scheme")
     _must(all(scheme in _SCHEMES for scheme in sample.stage_schemes), "stage_schemes", "schemes")
