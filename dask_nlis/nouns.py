@@ -16,6 +16,7 @@ import numpy as np
 from dask_nlis.documents import check_levels
 from dask_nlis.errors import InputError, NlisError
 from dask_nlis.fields import fitting
+from dask_nlis.redact import redacted
 
 T = TypeVar("T")
 
@@ -50,6 +51,8 @@ def _text(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}".replace(",", "_")
+    if isinstance(value, str):
+        return repr(redacted(value))
     if isinstance(value, tuple) and len(value) > _SHOWN:
         return f"({', '.join(map(repr, value[:_SHOWN]))}, ... {len(value):_} in all)"
     return repr(value)

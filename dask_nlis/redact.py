@@ -15,11 +15,11 @@ E = TypeVar("E", bound=BaseException)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: The user and password of a URL; also a password that holds the slashes it should not.
-_USER = re.compile(r"(://)(?:[^/@\s'\"]*|[^/@:\s'\"]*:[^@\s'\"]*)@")
+#: The user and password of a URL, which may have lost a slash as a path; also a password that holds the slashes it should not.
+_USER = re.compile(r"(:/+)(?:[^/@\s'\"]*|[^/@:\s'\"]*:[^@\s'\"]*)@")
 
 #: A URL from its scheme on, with what it is asked for and with which words.
-_QUERY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s'\"?#]*)([?#][^\s'\"]*)")
+_QUERY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:/+[^\s'\"?#]*)([?#][^\s'\"]*)")
 
 _VALUE = re.compile(r"=[^&#;]*|(?<=#).+|(?<=[?&;])[^=&#;]+(?=[&#;]|$)")
 
@@ -56,7 +56,7 @@ def redacted(text: str) -> str:
     >>> redacted("AccountName=me;AccountKey=abc==;EndpointSuffix=core")
     'AccountName=me;AccountKey=***;EndpointSuffix=core'
     """
-    if "://" in text:
+    if ":/" in text:
         text = _USER.sub(rf"\1{HIDDEN}@", text)
         text = _QUERY.sub(lambda found: found[1] + _asked(found[2]), text)
     return _NAMED.sub(rf"\1\2{HIDDEN}", text) if any(mark in text for mark in "=:") else text

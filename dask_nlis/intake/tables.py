@@ -192,6 +192,8 @@ _FORMATS: dict[str, _Format] = {
 def _format_of(path: Any) -> tuple[Path, _Format]:
     if not isinstance(path, str | os.PathLike):
         raise InputTypeError(f"path is {type(path).__name__}; give the path of a file")
+    if "://" in os.fspath(path):
+        raise InputError("path is a URL, and samples are kept in files; give a local path")
     where = Path(path)
     if where.suffix not in _FORMATS:
         raise InputError(f"path={str(where)!r} does not say the format; give one that ends in {', '.join(_FORMATS)}")

@@ -19,6 +19,7 @@ from zarr.storage import LocalStore
 from dask_nlis import phase
 from dask_nlis.blocks import starts
 from dask_nlis.errors import InputError, InputTypeError, MissingDataError
+from dask_nlis.intake.by_url import by_url
 from dask_nlis.intake.limits import check_metadata
 from dask_nlis.intake.links import inner_stat
 from dask_nlis.intake.names import column_names
@@ -99,7 +100,11 @@ def open_zarr(argument: str, path: str | os.PathLike[str]) -> "zarr.Array[Any] |
     try:
         # A local path is opened as LocalStore by zarr itself; consolidated metadata could hide newer arrays.
         # Absolute, since a relative store would follow the working directory of this process or a worker's.
-        return zarr.open(text if "://" in text else os.path.abspath(text), mode="r")
+        return zarr.open(by_url(text) if "://" in text else os.path.abspath(text), mode="r")
+    except ImportError as cause:
+        raise InputError(
+            f"{argument}={text!r} is a URL that needs a package which is not installed ({cause}); install it"
+        ) from scrubbed(cause)
     except (FileNotFoundError, KeyError, ValueError) as cause:
         kind = "a folder" if os.path.isdir(text) else "a file"
         what = kind if "://" not in text else "a URL"
