@@ -14,6 +14,9 @@ from dask_nlis.errors import InputError
 #: Dimensions, bytes of an entry, rows, and blocks of an array: beyond is no data but a damaged or hostile header.
 MOST_DIMENSIONS, MOST_ITEM_BYTES, MOST_ROWS, MOST_BLOCKS = 32, 2**16, 2**62, 10**6
 
+#: Bytes up to which a chunk may be larger than its array.
+_LARGE_CHUNK = 2**28
+
 _METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
 
@@ -38,6 +41,11 @@ def check_header(argument: str, array: Any) -> None:
     if size > MOST_ITEM_BYTES:
         raise InputError(f"{argument} has entries of {size:,} bytes; give numbers")
     if isinstance(array, zarr.Array):
+        unit = math.prod(map(int, array.chunks)) * size
+        if unit > max(
+            _LARGE_CHUNK, math.prod(map(int, shape)) * size
+        ):  # it is decoded whole, however little is used of it
+            raise InputError(f"{argument} is stored in chunks of {unit:,} bytes, larger than all of it; write it anew")
         for name in codec_names(array):
             if "pickle" in name.lower():
                 raise InputError(

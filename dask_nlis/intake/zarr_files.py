@@ -130,11 +130,16 @@ def list_arrays(group: zarr.Group) -> str:
     return ", ".join(found[:8]) or "none"
 
 
+#: Characters of a name that a folder can have.
+_LONGEST_NAME = 255
+
+
 def member(argument: str, group: zarr.Group, name: str) -> "zarr.Array[Any]":
     """Return an array of a group by name, or raise listing what is there."""
     if not isinstance(name, str):
         raise InputTypeError(f"{argument} is {type(name).__name__}; give the name of an array in the group")
-    if not name or {".", ".."} & set(re.split(r"[/\\]", name)):
+    parts = re.split(r"[/\\]", name)
+    if not name or {".", ".."} & set(parts) or max(map(len, parts)) > _LONGEST_NAME:
         raise InputError(f"{argument}={name!r} names no array of this group; it holds: {list_arrays(group)}")
     if isinstance(group.store, LocalStore):
         check_metadata(argument, os.path.join(group.store.root, group.path, name))
