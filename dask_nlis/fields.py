@@ -12,6 +12,9 @@ from dask_nlis.errors import InputError
 
 _PLAIN = (bool, int, float, str)
 
+#: Integers that no field has, and that no float can take much above.
+_LARGEST = 2**1000
+
 
 def fitting(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields with lists of numbers as arrays where arrays are declared; raise naming one of another type.
@@ -80,7 +83,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is np.ndarray:
         return isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
     if kind in _PLAIN:
-        whole = isinstance(value, int) and not isinstance(value, bool)
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST
         return whole if kind is int else whole or isinstance(value, float) if kind is float else isinstance(value, kind)
     return isinstance(value, kind) if isinstance(kind, type) and is_dataclass(kind) else True
 

@@ -29,8 +29,11 @@ def check_inside(argument: str, array: Any) -> None:
 
 
 def inner_stat(path: str, root: str) -> os.stat_result:
-    """`os.stat` of a file under a root; raises where the file is a link that leads out."""
-    found = os.lstat(path)
+    """`os.stat` of a file under a root; raises where the file is a link that leads out, or FileNotFoundError."""
+    try:
+        found = os.lstat(path)
+    except NotADirectoryError as cause:  # a file stands where its folder should
+        raise FileNotFoundError(path) from cause
     if not stat.S_ISLNK(found.st_mode):
         return found
     _check("the array", path, root)

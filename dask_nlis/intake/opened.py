@@ -149,7 +149,7 @@ def from_storage(argument: str, array: Any, block_bytes: int, chunks: Sequence[i
         array = of_dataset(argument, array) or array
     check_header(argument, array)
     check_inside(argument, array)
-    names = getattr(array, "attrs", {}).get("feature_names")
+    names = _stored_names(argument, array)
     token = array.token if isinstance(array, FileArray | Hdf5Array) else content_token(array)
     unit = write_unit(array)
     _check_unit(argument, array, unit, block_bytes)
@@ -157,6 +157,14 @@ def from_storage(argument: str, array: Any, block_bytes: int, chunks: Sequence[i
     fits = lazy.ndim == 2 and isinstance(names, list) and len(names) == lazy.shape[1]
     known = tuple(map(str, names or ())) if fits else None
     return Opened(lazy, Container(kind, lazy=kind == "dask"), known)
+
+
+def _stored_names(argument: str, array: Any) -> Any:
+    """The attribute `feature_names`, whatever it is."""
+    try:
+        return getattr(array, "attrs", {}).get("feature_names")
+    except (TypeError, AttributeError) as cause:
+        raise InputError(f"{argument} has attributes that are no table; write its metadata anew") from cause
 
 
 def _check_unit(argument: str, array: Any, unit: int, block_bytes: int) -> None:

@@ -28,6 +28,10 @@ def _read_or_refused(read: Callable[["Reader", Any], np.ndarray]) -> Callable[["
     def wrapped(self: "Reader", index: Any) -> np.ndarray:
         try:
             return read(self, index)
+        except (IsADirectoryError, NotADirectoryError) as cause:
+            raise InputError(
+                f"rows cannot be read ({cause.strerror}): a file of theirs is none; write them anew"
+            ) from cause
         except (OSError, NlisError, MemoryError):
             raise
         except Exception as cause:
