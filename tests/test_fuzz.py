@@ -278,7 +278,7 @@ def test_mutated_files(name, tmp_path):
 
 
 def test_mutated_runs(tmp_path):
-    assert_sound(fuzz_file("run.zarr", 40, 0, tmp_path), 10)
+    assert_sound(fuzz_file("run.zarr", 20, 0, tmp_path), 5)
 
 
 #: 10,000 in all.
@@ -309,7 +309,7 @@ def test_what_is_no_error_of_ours_is_found():
         raise {"key": KeyError("x"), "ours": nlis.InputError("x"), "memory": MemoryError()}[what]
 
     for what, refused, failed in (("key", 0, 1), ("ours", 1, 0), ("memory", 0, 1), ("spin", 0, 1)):
-        outcome = attempts(1, 0, lambda _, what=what: (what, what), use)
+        outcome = attempts(1, 0, lambda _, what=what: (what, what), use, seconds=0.3)
         assert (outcome.refused, len(outcome.failures)) == (refused, failed)
 
 

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from counting import rows_of
 from distributed import Client, LocalCluster, Security
 
 import dask_nlis as nlis
+from dask_nlis.redact import redacted
 
 ROOT = Path(__file__).parents[1]
 LOOPBACK = "127.0.0.1:0"
@@ -77,6 +79,16 @@ def test_every_cluster_in_this_repository_is_started_on_loopback():
 )
 def test_a_start_that_is_open_is_seen(code, left_open):
     assert [doors(given) for _, given in starts(ast.parse(code))] == ([] if left_open is None else [left_open])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "deploy").iterdir()), ids=lambda path: path.name)
+def test_what_is_deployed_binds_to_all_addresses_only_with_a_word_and_holds_no_secret(path):
+    text = path.read_text("utf-8")
+    assert redacted(text) == text
+    lines = text.splitlines()
+    for k, line in enumerate(lines):
+        if re.search(r"0\.0\.0\.0|\[::\]|(?<![\w.\])])\*:\d", line) and "#" not in line:
+            assert "#" in lines[k - 1], f"{path.name}:{k + 1}: {line}"
 
 
 SHOW = """
