@@ -26,12 +26,14 @@ NlisWarning (UserWarning)
  +- UnderdeterminedWarning
 """
 
+from dask_nlis.redact import redacted
+
 #: Characters of a message, and those of its end that are kept where it is longer: the remedy stands there.
 _LONGEST, _END = 300, 150
 
 
 class NlisError(Exception):
-    """Base of every error raised by dask_nlis; its message is one line, whatever was given and is shown in it."""
+    """Base of every error raised by dask_nlis; its message is one line without secrets, whatever was given and is shown in it."""
 
     def __init__(self, *message: object) -> None:
         super().__init__(*(_one_line(part) if isinstance(part, str) else part for part in message))
@@ -39,6 +41,7 @@ class NlisError(Exception):
 
 def _one_line(message: str) -> str:
     """One line of at most 300 characters: an array or a table that came takes many, and is cut in its middle."""
+    message = redacted(message)
     line = " ".join(message.split()) if "\n" in message else message
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - _END - 5]} ... {line[-_END:]}"
 
@@ -115,7 +118,10 @@ class ClusterError(NlisError, RuntimeError):
 
 
 class NlisWarning(UserWarning):
-    """Base of every warning given by dask_nlis."""
+    """Base of every warning given by dask_nlis; its message shows no secrets."""
+
+    def __init__(self, *message: object) -> None:
+        super().__init__(*(redacted(part) if isinstance(part, str) else part for part in message))
 
 
 class RankAmbiguityWarning(NlisWarning):

@@ -13,7 +13,10 @@ from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
-from dask_nlis.errors import InputError
+from dask_nlis.documents import check_levels
+from dask_nlis.errors import InputError, NlisError
+from dask_nlis.fields import fitting
+from dask_nlis.redact import redacted
 
 T = TypeVar("T")
 
@@ -48,6 +51,8 @@ def _text(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}".replace(",", "_")
+    if isinstance(value, str):
+        return repr(redacted(value))
     if isinstance(value, tuple) and len(value) > _SHOWN:
         return f"({', '.join(map(repr, value[:_SHOWN]))}, ... {len(value):_} in all)"
     return repr(value)
@@ -129,21 +134,33 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def from_dict(found: Mapping[str, Any], known: Mapping[str, type]) -> Any:
-    """Rebuild a noun from `to_dict`'s form; its name must be in the table `known`."""
+def from_dict(found: Mapping[str, Any], known: Mapping[str, type], *, typed: bool = False) -> Any:
+    """Rebuild a noun from `to_dict`'s form; its name must be in the table `known`.
+
+    With `typed`, fields must have the types they are declared with, for nouns whose constructors take them as they come.
+    """
     name = found.get("noun") if isinstance(found, Mapping) else None
     if not isinstance(name, str) or name not in known:
         raise InputError(f"noun={name!r} is not known; allowed: {', '.join(sorted(known))}; check its spelling")
     cls = known[name]
     wanted = {f.name for f in fields(cls) if f.init}
     if set(found) - {"noun"} != wanted:
-        differ = ", ".join(sorted(wanted ^ (set(found) - {"noun"})))
+        differ = ", ".join(sorted(map(str, wanted ^ (set(found) - {"noun"}))))
         raise InputError(f"{name} is stored with other fields ({differ}); write it anew with this version")
+    check_levels(name, {key: value for key, value in found.items() if not hasattr(value, "__dataclass_fields__")})
+    given = {key: _rebuilt(value, known, typed) for key, value in found.items() if key != "noun"}
     make = getattr(cls, "_from_fields", cls)  # where the constructor takes its fields in another way
-    return make(**{key: _rebuilt(value, known) for key, value in found.items() if key != "noun"})
+    try:
+        return make(**(fitting(cls, given) if typed else given))
+    except NlisError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as cause:
+        raise InputError(
+            f"{name} is stored with fields that make none ({type(cause).__name__}: {str(cause)[:80]}); write it anew"
+        ) from cause
 
 
-def _rebuilt(value: Any, known: Mapping[str, type]) -> Any:
+def _rebuilt(value: Any, known: Mapping[str, type], typed: bool) -> Any:
     if isinstance(value, Mapping) and "noun" in value:
-        return from_dict(value, known)
-    return tuple(_rebuilt(v, known) for v in value) if isinstance(value, list) else value
+        return from_dict(value, known, typed=typed)
+    return tuple(_rebuilt(v, known, typed) for v in value) if isinstance(value, list) else value

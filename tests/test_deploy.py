@@ -117,7 +117,7 @@ class _Local:
             ports = [held.getsockname()[1] for held in (a, b, c)]
         self.replacements = {
             "tcp://scheduler": "tcp://127.0.0.1",
-            "0.0.0.0": "127.0.0.1",
+            "0.0.0.0": "127.0.0.1",  # noqa: S104 (replaced)
             **{old: str(new) for old, new in zip(("8786", "8787", "8790"), ports, strict=True)},
             "/app/california.py": str(ROOT / "examples" / "california.py"),
             "/data": str(folder),

@@ -377,7 +377,12 @@ def test_a_run_on_a_cluster_tells_where_its_blocks_ran_while_others_run(mixed):
     with (
         dask.config.set({"distributed.worker.profile.enabled": False}),
         LocalCluster(
-            n_workers=2, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0", silence_logs=50
+            n_workers=2,
+            threads_per_worker=2,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
+            silence_logs=50,
         ) as cluster,
         Client(cluster),
         dask.config.set(scheduler="distributed"),

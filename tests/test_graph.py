@@ -240,7 +240,12 @@ def test_tasks_wait_in_the_queue_of_the_scheduler_and_not_on_workers(form):
     with (
         dask.config.set({"distributed.scheduler.worker-saturation": 1.1}),
         LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0", silence_logs=50
+            n_workers=1,
+            threads_per_worker=2,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
+            silence_logs=50,
         ) as cluster,
         Client(cluster),
     ):
@@ -300,7 +305,13 @@ def test_what_a_cluster_holds_is_not_sent_there_again_as_a_constant(caplog):
     )
     scheduler = logging.getLogger("distributed.scheduler")
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
+        ) as cluster,
         Client(cluster),
     ):
         scheduler.addHandler(caplog.handler)

@@ -298,6 +298,7 @@ def test_the_limit_is_that_of_the_tightest_worker_of_the_cluster():
                     processes=False,
                     memory_limit=limit,
                     dashboard_address="127.0.0.1:0",
+                    worker_dashboard_address="127.0.0.1:0",
                 ) as cluster,
                 Client(cluster),
             ):

@@ -114,7 +114,9 @@ def test_the_profiler_of_tasks_is_stopped_on_workers_whose_python_it_locks_up(sa
 
 def cluster_of(**options):
     """A cluster on this machine, its status page on a free port."""
-    return LocalCluster(dashboard_address="127.0.0.1:0", silence_logs=50, **options)
+    return LocalCluster(
+        dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0", silence_logs=50, **options
+    )
 
 
 @pytest.fixture

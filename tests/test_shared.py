@@ -112,7 +112,9 @@ def test_arrays_travel_in_the_graph_where_a_file_would_not_serve(fault, monkeypa
 
 def test_workers_that_are_yet_to_start_count_as_elsewhere():
     with (
-        LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(
+            n_workers=0, processes=False, dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0"
+        ) as cluster,
         Client(cluster) as client,
     ):
         assert not workers.see_files()

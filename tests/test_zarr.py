@@ -156,7 +156,9 @@ def test_persisted_blocks_of_the_old_content_are_not_taken_for_the_new(tmp_path)
     path = write(tmp_path / "data", x=np.ones((100, 3)), y=np.ones(100))
     with (
         dask.config.set({"distributed.worker.profile.enabled": False}),
-        LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(
+            n_workers=1, processes=False, dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0"
+        ) as cluster,
         Client(cluster),
     ):
         old = nlis.open_rows(path, X="X")[0].persist()

@@ -4,9 +4,7 @@ SPEC is NAME or NAME:key=value,key=value; names are those of the table below, ke
 numbers, numbers joined by slashes, true, false or a word. Nothing is evaluated.
 """
 
-import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -15,7 +13,8 @@ from typing import Any
 import click
 
 import dask_nlis as nlis
-from dask_nlis.errors import InputError, MissingDataError
+from dask_nlis.documents import read_document
+from dask_nlis.errors import InputError
 
 Kinds = Mapping[str, type]
 
@@ -135,18 +134,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _from_file(path: Path) -> nlis.Problem:
-    if path.suffix.lower() not in (".toml", ".json"):
-        raise InputError(f"--problem {str(path)!r} does not say its format; give a file that ends in .toml or .json")
-    try:
-        text = path.read_text("utf-8")
-        found = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
-    except FileNotFoundError as cause:
-        raise MissingDataError(f"--problem {str(path)!r} does not exist; check the path") from cause
-    except (OSError, ValueError) as cause:  # both parsers raise a ValueError
-        raise InputError(f"--problem {str(path)!r} cannot be read ({str(cause)[:100]}); write it anew") from cause
-    if not isinstance(found, dict):
-        raise InputError(f"--problem {str(path)!r} holds no table; give what Problem.to_dict() returns")
-    return nlis.Problem.from_dict(_completed({"noun": "Problem"} | found))
+    return nlis.Problem.from_dict(_completed({"noun": "Problem"} | read_document("--problem", path)))
 
 
 def _completed(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,14 +9,22 @@ Vector = np.ndarray
 
 def vector(name: str, value: object) -> Vector:
     """Return a read-only float64 copy of a number or a 1-D sequence, or raise naming the argument."""
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as cause:
-        raise InputTypeError(f"{name} is {type(value).__name__}; give a number or a 1-D sequence of numbers") from cause
+    array = numbers(name, value, "a number or a 1-D sequence of numbers")
     if array.ndim > 1 or np.isnan(array).any():
         raise InputError(f"{name} has shape {array.shape} or holds NaN; give a number or a 1-D sequence of numbers")
     array.setflags(write=False)
     return array
+
+
+def numbers(name: str, value: object, wanted: str) -> Vector:
+    """Return a float64 copy of real numbers in any shape, or raise for text, complex numbers and other objects."""
+    try:
+        given = np.asarray(value)
+        if given.dtype.kind in "biufO":
+            return np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as cause:
+        raise InputTypeError(f"{name} is {type(value).__name__}; give {wanted}") from cause
+    raise InputTypeError(f"{name} is {type(value).__name__} of {given.dtype}; give {wanted}")
 
 
 def positive(name: str, value: object) -> float:

@@ -1,5 +1,6 @@
 """The common points of several convex sets."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -115,7 +116,11 @@ class Intersection:
         for k, (center, radius) in enumerate(everything.balls):
             so_far = everything._replace(balls=everything.balls[:k])
             closest = minimize_over(so_far, np.eye(p), np.zeros(p), center)
-            if not np.linalg.norm(closest - center) <= radius * (1 + OUTSIDE):
+            with np.errstate(
+                over="ignore"
+            ):  # bounds near the largest float: the distance is infinite, and the sets apart
+                apart = math.hypot(*(closest - center).tolist())
+            if not apart <= radius * (1 + OUTSIDE):
                 raise InputError(
                     f"Intersection is empty: ball of radius {radius:g} has no point in common with the sets before it; "
                     "enlarge one"

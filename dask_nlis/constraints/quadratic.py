@@ -90,7 +90,8 @@ def nearest(rows: Vector, limits: Vector, point: Vector) -> Vector:
     """Nearest point of the polyhedron rows z <= limits; later turns take out the rounding of a long first step."""
     for _ in range(_TURNS):
         excess = rows @ point - limits
-        rounding = 4 * np.finfo(np.float64).eps * (np.abs(rows) @ np.abs(point) + np.abs(limits))
+        few = 4 * np.finfo(np.float64).eps  # a power of two, taken first: sums of large numbers must not overflow
+        rounding = np.abs(rows) @ (few * np.abs(point)) + few * np.abs(limits)
         if not (excess > rounding).any():
             return point
         step, held = shortest(rows, excess)

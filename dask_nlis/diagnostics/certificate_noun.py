@@ -98,7 +98,7 @@ class Certificate:
             said += f"; {self.excess:+.2%} against the theta of the matrix"
         if self.beta is not None:
             said += f"; the scores give each row at least {self.beta:.3g} of its leverage"
-        if self.unreachable_rows:
+        if self.unreachable_rows and self.unreachable_loss is not None:
             said += f"; {self.unreachable_rows:,} rows with loss {self.unreachable_loss:.3g} can never be drawn"
         return said
 
@@ -109,7 +109,7 @@ class Certificate:
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Certificate":
         """Rebuild a certificate from `to_dict`."""
-        certificate: Certificate = from_dict(found, {"Certificate": Certificate})
+        certificate: Certificate = from_dict(found, {"Certificate": Certificate}, typed=True)
         return certificate
 
     def __str__(self) -> str:

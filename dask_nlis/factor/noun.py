@@ -9,6 +9,7 @@ from dask.base import tokenize
 from dask_nlis import phase
 from dask_nlis.errors import InputError, InputTypeError, MatrixMismatchError, RankAmbiguityWarning
 from dask_nlis.factor.outside import check_comparable, difference, lazy_outside
+from dask_nlis.factor.stored import check_stored
 from dask_nlis.factor.sums import check_finite_factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.complement import complement
@@ -218,8 +219,12 @@ class Factor:
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Factor":
-        """Rebuild a factor from `to_dict`, its arrays as arrays or as the lists that JSON makes of them."""
-        factor: Factor = from_dict(found, {"Factor": Factor})
+        """Rebuild a factor from `to_dict`, its arrays as arrays or as the lists that JSON makes of them.
+
+        Raises an InputError for what is no factor.
+        """
+        factor: Factor = from_dict(found, {"Factor": Factor}, typed=True)
+        check_stored(factor)
         return factor
 
     def _summary(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from dask.base import tokenize
 
 from dask_nlis.errors import InputError, InputTypeError, MissingDataError
+from dask_nlis.intake.hdf5_links import check_sources, resolved
 from dask_nlis.nouns import noun
 
 _SUFFIXES, _SIGNATURE = (".h5", ".hdf5", ".hdf", ".he5", ".nc4"), b"\x89HDF\r\n\x1a\n"
@@ -43,14 +44,21 @@ class Hdf5Array:
                 f"{self.path!r} cannot be opened as HDF5 any more ({_reason(cause)}); write it anew, where workers see it"
             ) from cause
         with opened as file:
-            dataset = file.get(self.name)
+            dataset = resolved("path", file, self.name)
             shape, dtype = getattr(dataset, "shape", None), getattr(dataset, "dtype", None)
             if (shape, dtype) != (self.shape, self.dtype):
                 raise InputError(
                     f"{self.name!r} of {self.path!r} was {self.dtype} {self.shape} when it was opened and is now {dtype} "
                     f"{shape}; open it anew"
                 )
-            found: np.ndarray = dataset[index]
+            check_sources("path", dataset, self.path)
+            try:
+                found: np.ndarray = dataset[index]
+            except (OSError, RuntimeError) as cause:
+                raise InputError(
+                    f"{self.name!r} of {self.path!r} cannot be read ({str(cause)[:100]}): it was cut short or altered; write it "
+                    "anew"
+                ) from cause
             return found
 
 
@@ -67,8 +75,8 @@ def open_hdf5(argument: str, path: str, name: str) -> Hdf5Array:
     with _opened("path", path) as file:
         if not isinstance(name, str):
             raise InputTypeError(f"{argument} is {type(name).__name__}; give the name of an array in the file")
-        found = file.get(name) if name else None
-        if not hasattr(found, "dtype"):
+        found = resolved(argument, file, name)
+        if not isinstance(found, _h5py(argument, path).Dataset):
             raise InputError(f"{argument}={name!r} is no array of this file; it holds: {_listed(file)}")
         opened = of_dataset(argument, found)
         assert opened is not None  # it was found in a file
@@ -113,6 +121,7 @@ def of_dataset(argument: str, dataset: Any) -> Hdf5Array | None:
         return None
     if dataset.file.mode != "r":
         dataset.file.flush()  # so that tasks find what was written
+    check_sources(argument, dataset, path)
     where = os.path.abspath(path)
     # What a virtual dataset shows lies in other files, named beside its own.
     others = {source.file_name for source in dataset.virtual_sources()} if dataset.is_virtual else set()

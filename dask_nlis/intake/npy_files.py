@@ -16,6 +16,7 @@ from dask.base import tokenize
 from numpy.lib import format as npy
 
 from dask_nlis.errors import InputError, MissingDataError
+from dask_nlis.intake.limits import MOST_DIMENSIONS, MOST_ROWS
 from dask_nlis.nouns import noun
 
 #: Bytes of a file that are read at a time where entries are not side by side.
@@ -123,9 +124,10 @@ def open_npy(argument: str, path: str) -> FileArray:
             version = npy.read_magic(file)
             read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, by_columns, dtype = read(file)
-            if min(shape, default=0) < 0:
+            if min(shape, default=0) < 0 or max(shape, default=0) > MOST_ROWS or len(shape) > MOST_DIMENSIONS:
                 raise ValueError(shape)
-        except (ValueError, SyntaxError, EOFError, TokenError) as cause:
+        # What the parser of Python's literals raises for what is none, or is nested too deep for it.
+        except (ValueError, SyntaxError, EOFError, TokenError, TypeError, RecursionError, MemoryError) as cause:
             raise InputError(f"{argument}={path!r} holds no NPY header; write it with numpy.save") from cause
         start, size = file.tell(), stamp[0]
         file.seek(0)

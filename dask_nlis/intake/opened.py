@@ -15,6 +15,8 @@ from dask_nlis.blocks import block_rows, row_chunks
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError
 from dask_nlis.intake.containers import Container
 from dask_nlis.intake.hdf5_files import Hdf5Array, is_hdf5, list_hdf5, of_dataset
+from dask_nlis.intake.limits import check_blocks, check_header, row_bytes
+from dask_nlis.intake.links import check_inside
 from dask_nlis.intake.names import column_names
 from dask_nlis.intake.npy_files import FileArray, of_memmap, open_npy
 from dask_nlis.intake.reader import Reader, write_unit
@@ -132,7 +134,7 @@ def _at_path(argument: str, path: str | os.PathLike[str]) -> Any:
 def _from_memory(array: np.ndarray, block_bytes: int, chunks: Sequence[int] | None) -> da.Array:
     return da.from_array(
         array,
-        chunks=_chunks(array, 1, block_bytes, chunks),
+        chunks=_chunks("array", array, 1, block_bytes, chunks),
         name=f"nlis-memory-{tokenize(array, chunks, block_bytes)}",
         asarray=False,
     )
@@ -145,20 +147,30 @@ def from_storage(argument: str, array: Any, block_bytes: int, chunks: Sequence[i
         array = of_memmap(array) or array
     elif type(array).__module__.partition(".")[0] == "h5py":
         array = of_dataset(argument, array) or array
-    names = getattr(array, "attrs", {}).get("feature_names")
+    check_header(argument, array)
+    check_inside(argument, array)
+    names = _stored_names(argument, array)
     token = array.token if isinstance(array, FileArray | Hdf5Array) else content_token(array)
     unit = write_unit(array)
     _check_unit(argument, array, unit, block_bytes)
-    lazy = Reader(array, token).to_dask(_chunks(array, unit, block_bytes, chunks))
+    lazy = Reader(array, token).to_dask(_chunks(argument, array, unit, block_bytes, chunks))
     fits = lazy.ndim == 2 and isinstance(names, list) and len(names) == lazy.shape[1]
     known = tuple(map(str, names or ())) if fits else None
     return Opened(lazy, Container(kind, lazy=kind == "dask"), known)
 
 
+def _stored_names(argument: str, array: Any) -> Any:
+    """The attribute `feature_names`, whatever it is."""
+    try:
+        return getattr(array, "attrs", {}).get("feature_names")
+    except (TypeError, AttributeError) as cause:
+        raise InputError(f"{argument} has attributes that are no table; write its metadata anew") from cause
+
+
 def _check_unit(argument: str, array: Any, unit: int, block_bytes: int) -> None:
     """Raise where whole chunks make a block far larger than asked for; column chunks are joined, so all columns count."""
     rows = min(unit, array.shape[0]) if array.shape else 0
-    size = rows * _row_bytes(array)
+    size = rows * row_bytes(array)
     if size > MOST_BLOCKS * block_bytes:
         raise InputError(
             f"{argument} is stored in {'shards' if getattr(array, 'shards', None) else 'chunks'} of {unit:,} rows, whose whole "
@@ -167,16 +179,14 @@ def _check_unit(argument: str, array: Any, unit: int, block_bytes: int) -> None:
         )
 
 
-def _row_bytes(array: Any) -> int:
-    return int(np.prod(array.shape[1:], dtype=np.int64)) * np.dtype(array.dtype).itemsize
-
-
-def _chunks(array: Any, unit: int, block_bytes: int, chunks: Sequence[int] | None) -> tuple[Any, ...]:
+def _chunks(argument: str, array: Any, unit: int, block_bytes: int, chunks: Sequence[int] | None) -> tuple[Any, ...]:
     shape = tuple(array.shape)
     if not shape:
         return ()
     if chunks is None or sum(chunks) != shape[0]:
-        chunks = row_chunks(shape[0], block_rows(shape[0], _row_bytes(array), unit, block_bytes)) if shape[0] else (0,)
+        rows = block_rows(shape[0], row_bytes(array), unit, block_bytes)
+        check_blocks(argument, shape, rows, block_bytes)
+        chunks = row_chunks(shape[0], rows) if shape[0] else (0,)
     return (tuple(chunks), *((size,) for size in shape[1:]))
 
 

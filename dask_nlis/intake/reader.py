@@ -5,6 +5,8 @@ Blocks are whole shards, or whole chunks where there are no shards, so that no s
 
 import math
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -13,8 +15,31 @@ import zarr
 from dask.base import tokenize
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
 
+from dask_nlis.errors import InputError, NlisError
 from dask_nlis.intake.hdf5_files import Hdf5Array
 from dask_nlis.intake.plain_chunks import read_plainly
+from dask_nlis.redact import without_secrets
+
+
+def _read_or_refused(read: Callable[["Reader", Any], np.ndarray]) -> Callable[["Reader", Any], np.ndarray]:
+    """Make what codecs raise for damaged chunks an error of ours."""
+
+    @wraps(read)
+    def wrapped(self: "Reader", index: Any) -> np.ndarray:
+        try:
+            return read(self, index)
+        except (IsADirectoryError, NotADirectoryError) as cause:
+            raise InputError(
+                f"rows cannot be read ({cause.strerror}): a file of theirs is none; write them anew"
+            ) from cause
+        except (OSError, NlisError, MemoryError):
+            raise
+        except Exception as cause:
+            raise InputError(
+                f"rows cannot be decoded ({str(cause)[:100]}): they were altered; write them anew"
+            ) from cause
+
+    return wrapped
 
 
 class Reader:
@@ -39,6 +64,8 @@ class Reader:
         wait=wait_exponential(multiplier=0.05, max=2),
         reraise=True,
     )
+    @without_secrets
+    @_read_or_refused
     def __getitem__(self, index: Any) -> np.ndarray:
         plain = read_plainly(self.array, index)
         if plain is not None:
@@ -96,7 +123,7 @@ def storage_of(array: Any) -> Storage:
     unit = getattr(array, "shards", None) or getattr(array, "chunks", None)
     if not unit or not all(isinstance(rows, int | np.integer) for rows in unit):
         return Storage(0, 1, False, isinstance(array, Hdf5Array))
-    size = int(np.prod(unit, dtype=np.int64)) * np.dtype(array.dtype).itemsize
+    size = math.prod(map(int, unit)) * np.dtype(array.dtype).itemsize
     return Storage(size, int(unit[0]), bool(getattr(array, "compressors", True)), isinstance(array, Hdf5Array))
 
 

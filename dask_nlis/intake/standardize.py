@@ -149,7 +149,7 @@ def _moments(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         adjust_chunks={"i": 1, "j": 1},
         dtype=object,
         meta=np.empty((0, 0), dtype=object),
-        token="nlis-standardize",
+        token="nlis-standardize",  # noqa: S106 (a label of tasks)
         align_arrays=False,
     )
     blocks = phase.blocks_of(lazy, "nlis-standardize", n_rows=rows.n_rows, n_bytes=rows.n_bytes)

@@ -19,8 +19,12 @@ from zarr.storage import LocalStore
 from dask_nlis import phase
 from dask_nlis.blocks import starts
 from dask_nlis.errors import InputError, InputTypeError, MissingDataError
+from dask_nlis.intake.by_url import by_url
+from dask_nlis.intake.limits import check_metadata
+from dask_nlis.intake.links import inner_stat
 from dask_nlis.intake.names import column_names
 from dask_nlis.intake.reader import Reader
+from dask_nlis.redact import redacted, scrubbed
 
 
 def content_token(array: Any) -> str:
@@ -28,10 +32,11 @@ def content_token(array: Any) -> str:
     if not isinstance(array, zarr.Array) or type(array.store) is not LocalStore:
         return object_token(array)
     root = Path(array.store.root) / array.path
+    root_of_store = os.fspath(array.store.root)
     digest = hashlib.blake2b(str(root.resolve()).encode(), digest_size=16)
     for name in _stored(array, root):
         try:
-            stat = os.stat(name)
+            stat = inner_stat(name, root_of_store)
         except FileNotFoundError:  # a chunk of fill values alone need not exist
             continue
         digest.update(f"{name}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ino};".encode())
@@ -75,11 +80,13 @@ def open_stored(array: "zarr.Array[Any]", chunks: Sequence[int]) -> da.Array:
 
 
 def check_path(argument: str, path: str | os.PathLike[str]) -> str:
-    """Return the path as text; a URL that carries a user name or a password is refused, unprinted."""
+    """Return the path as text; a URL that carries a user name, a password or a query is refused, unprinted."""
     text = os.fspath(path)
-    if re.search(r"://[^/]*@", text):  # also in chained URLs such as simplecache::s3://...
+    # Also in chained URLs such as simplecache::s3://... Zarr appends names to a URL, which no query or fragment outlives:
+    # what stands there is a signature or another secret.
+    if "://" in text and (re.search(r"://[^/]*@", text) or redacted(text) != text):
         raise InputError(
-            f"{argument} is a URL with credentials in it; give the URL without, and the credentials by environment"
+            f"{argument} is a URL with credentials or a query in it; give the URL without, and the credentials by environment"
         )
     return text
 
@@ -89,31 +96,59 @@ def open_zarr(argument: str, path: str | os.PathLike[str]) -> "zarr.Array[Any] |
     text = check_path(argument, path)
     if "://" not in text and not os.path.exists(text):
         raise MissingDataError(f"{argument}={text!r} does not exist; check the path")
+    check_metadata(argument, text)
     try:
         # A local path is opened as LocalStore by zarr itself; consolidated metadata could hide newer arrays.
         # Absolute, since a relative store would follow the working directory of this process or a worker's.
-        return zarr.open(text if "://" in text else os.path.abspath(text), mode="r")
+        return zarr.open(by_url(text) if "://" in text else os.path.abspath(text), mode="r")
+    except ImportError as cause:
+        raise InputError(
+            f"{argument}={text!r} is a URL that needs a package which is not installed ({cause}); install it"
+        ) from scrubbed(cause)
     except (FileNotFoundError, KeyError, ValueError) as cause:
         kind = "a folder" if os.path.isdir(text) else "a file"
         what = kind if "://" not in text else "a URL"
         raise MissingDataError(
             f"{argument}={text.partition('?')[0]!r} is {what} without a Zarr array or group; check the path"
-        ) from cause
+        ) from scrubbed(cause)
+    except OSError:
+        raise
+    except Exception as cause:  # what metadata that were altered make of Zarr is not documented
+        raise _damaged(argument, text, cause) from scrubbed(cause)
+
+
+def _damaged(argument: str, name: str, cause: Exception) -> InputError:
+    return InputError(f"{argument}={name!r} has metadata that Zarr cannot read ({str(cause)[:100]}); write it anew")
 
 
 def list_arrays(group: zarr.Group) -> str:
     """Name the arrays of a group with their shapes, for messages."""
-    found = [f"{name} {array.shape}" for name, array in sorted(group.arrays())]
+    try:
+        found = [f"{name} {array.shape}" for name, array in sorted(group.arrays())]
+    except Exception:  # one that cannot be read must not hide what is wrong with the one asked for
+        return "arrays that cannot all be read"
     return ", ".join(found[:8]) or "none"
+
+
+#: Characters of a name that a folder can have.
+_LONGEST_NAME = 255
 
 
 def member(argument: str, group: zarr.Group, name: str) -> "zarr.Array[Any]":
     """Return an array of a group by name, or raise listing what is there."""
     if not isinstance(name, str):
         raise InputTypeError(f"{argument} is {type(name).__name__}; give the name of an array in the group")
-    if not name or {".", ".."} & set(re.split(r"[/\\]", name)):
+    parts = re.split(r"[/\\]", name)
+    if not name or {".", ".."} & set(parts) or max(map(len, parts)) > _LONGEST_NAME:
         raise InputError(f"{argument}={name!r} names no array of this group; it holds: {list_arrays(group)}")
-    found = group.get(name)
+    if isinstance(group.store, LocalStore):
+        check_metadata(argument, os.path.join(group.store.root, group.path, name))
+    try:
+        found = group.get(name)
+    except OSError:
+        raise
+    except Exception as cause:
+        raise _damaged(argument, name, cause) from scrubbed(cause)
     if not isinstance(found, zarr.Array):
         raise InputError(f"{argument}={name!r} is no array of this group; it holds: {list_arrays(group)}")
     return found

@@ -10,6 +10,7 @@ from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import default_names, in_memory
 from dask_nlis.nouns import from_dict, noun, to_dict
 from dask_nlis.problem import Problem
+from dask_nlis.refit.stored import check_stored
 from dask_nlis.refit.summary import Summary
 
 TARGETS = ("full_data", "population")
@@ -214,9 +215,12 @@ class Fit:
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Fit":
-        """Rebuild a fit from `to_dict`."""
+        """Rebuild a fit from `to_dict`; raises an InputError for what is none."""
+        if not isinstance(found, Mapping) or not isinstance(found.get("problem"), Mapping):
+            raise InputError("a fit is stored without its problem; give what Fit.to_dict() returned")
         problem = Problem.from_dict(found["problem"])
-        fit: Fit = from_dict({**found, "problem": problem}, {"Fit": Fit})
+        fit: Fit = from_dict({**found, "problem": problem}, {"Fit": Fit}, typed=True)
+        check_stored(fit)
         return fit
 
     def _summary(self) -> dict[str, Any]:

@@ -31,6 +31,9 @@ def from_lines(columns: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> 
         raise InputError(
             f"the file has columns {', '.join(sorted(columns))}; a saved sample has {', '.join(sorted(wanted))}"
         )
+    for name in ("row", "stage"):
+        if len(columns[name]) and columns[name].dtype.kind not in "iu":
+            raise InputError(f"the column {name} holds {columns[name].dtype}; a saved sample has integers there")
     rows, first, draws, counts = np.unique(
         columns["row"].astype(np.int64), return_index=True, return_inverse=True, return_counts=True
     )

@@ -12,6 +12,7 @@ from dask_nlis.nouns import from_dict, noun, to_dict
 from dask_nlis.sample.files import from_lines, to_lines
 from dask_nlis.sample.given import given_design
 from dask_nlis.sample.scale import GroupScale, Scale
+from dask_nlis.sample.stored import check_sample
 from dask_nlis.sample.take import MAX_TAKE_BYTES, take_rows
 
 
@@ -213,8 +214,11 @@ class Sample:
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Sample":
-        """Rebuild a sample from `to_dict`."""
-        sample: Sample = from_dict(found, {"Sample": Sample, "Scale": Scale, "GroupScale": GroupScale})
+        """Rebuild a sample from `to_dict`; raises an InputError for what is none."""
+        sample = from_dict(found, {"Sample": Sample, "Scale": Scale, "GroupScale": GroupScale}, typed=True)
+        if not isinstance(sample, Sample):
+            raise InputError(f"noun={found['noun']!r} is no Sample; give what Sample.to_dict() returned")
+        check_sample(sample)
         return sample
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:

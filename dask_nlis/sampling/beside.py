@@ -56,7 +56,7 @@ def _beside(held: da.Array, earlier: Sequence[Stage]) -> da.Array:
         scales=scales,
         dtype=BESIDE,
         meta=np.empty(0, dtype=BESIDE),
-        token="nlis-draw",
+        token="nlis-draw",  # noqa: S106 (a label of tasks)
     )
 
 

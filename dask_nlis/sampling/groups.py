@@ -63,7 +63,7 @@ def _block_labels(block: np.ndarray) -> list[Label]:
 
 def with_groups(scores: da.Array, codes: da.Array) -> da.Array:
     """Scores beside the number of the group of each row."""
-    return da.map_blocks(_pairs, scores, codes, dtype=PAIRS, meta=np.empty(0, dtype=PAIRS), token="nlis-draw")
+    return da.map_blocks(_pairs, scores, codes, dtype=PAIRS, meta=np.empty(0, dtype=PAIRS), token="nlis-draw")  # noqa: S106 (a label of tasks)
 
 
 def _pairs(scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ def _pairs(scores: np.ndarray, codes: np.ndarray) -> np.ndarray:
 def group_numbers(labels: da.Array, known: tuple[Label, ...]) -> da.Array:
     """Position of each row's label among the known ones, as float64 like the scores, beside which it is kept."""
     table = np.array(known, dtype=labels.dtype if labels.dtype.kind in "iu" else None)
-    return da.map_blocks(_block_numbers, labels, table=table, dtype=np.float64, meta=np.empty(0), token="nlis-draw")
+    return da.map_blocks(_block_numbers, labels, table=table, dtype=np.float64, meta=np.empty(0), token="nlis-draw")  # noqa: S106 (a label of tasks)
 
 
 def _block_numbers(block: np.ndarray, table: np.ndarray) -> np.ndarray:

@@ -91,7 +91,13 @@ def blend(scores: Sequence[Any], shares: Sequence[float], *, totals: Sequence[fl
         if not min(sums) > 0:
             raise InputError(f"totals hold {min(sums):g}; give positive sums, such as factor.rank")
     lazy = da.map_blocks(
-        _mixed, *arrays, shares=mixed, totals=tuple(sums), dtype=np.float64, meta=np.empty(0), token="nlis-score"
+        _mixed,
+        *arrays,
+        shares=mixed,
+        totals=tuple(sums),
+        dtype=np.float64,
+        meta=np.empty(0),
+        token="nlis-score",  # noqa: S106 (a label of tasks)
     )
     names = next((found for each in opened if (found := column_names(each.array)) is not None), None)
     return give_back(opened[0].container, lazy if names is None else name_columns(lazy, names), "blend", "nlis-score")

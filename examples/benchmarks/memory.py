@@ -75,7 +75,7 @@ def high_water() -> float:
 
 def peak(work: Callable[[Any, Any, Path], None], X: Any, y: Any, folder: Path) -> tuple[float, float]:
     """MiB of the larger worker before the job and at its peak, on a cluster of its own."""
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="1GiB", dashboard_address=":0")
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="1GiB", dashboard_address="127.0.0.1:0")
     with cluster, Client(cluster) as client:
         before = max(client.run(high_water).values())
         work(X, y, folder)

@@ -165,7 +165,7 @@ def main(quick: bool, rounds: int) -> None:
     table = Table(
         "job", "how", "CPU s, least", "median", "MB/CPU s", "share of Dask", "client, scheduler", "workers - loop"
     )
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0")
     with threadpool_limits(1, user_api="blas"), tempfile.TemporaryDirectory(prefix="nlis-overhead-") as name:
         X, y = write(Path(name), n_blocks, megabytes * 10**6 // (8 * COLUMNS))
         jobs = Jobs(X, y, Path(name))

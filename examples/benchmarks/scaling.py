@@ -83,7 +83,7 @@ def main(quick: bool, most: int, rounds: int) -> None:
         plain = {k: timed(loop, 10**k, times[k])[1] for k in powers}
         single: dict[int, float] = {}
         for workers in (1, 2):
-            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
+            cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0")
             with cluster, Client(cluster) as client:
                 job(10**4)  # workers import what they need
                 for k in powers:
