@@ -8,12 +8,16 @@ NlisError
  |   +- IdentityResidualError
  |   +- ZeroLossSingularityError
  |   +- MemoryLimitError (MemoryError)
+ |   +- DamagedDataError
+ |   +- ChangedDataError
  +- InputTypeError (TypeError)
  +- MissingDataError (FileNotFoundError)
+ +- ReadError (OSError)
  +- StoreExistsError (FileExistsError)
  +- IncompleteRunError (RuntimeError)
  +- DeviceError (RuntimeError)
  +- ClusterError (RuntimeError)
+     +- DeadlineError (TimeoutError)
 NlisWarning (UserWarning)
  +- RankAmbiguityWarning
  +- DataConversionWarning
@@ -21,6 +25,7 @@ NlisWarning (UserWarning)
  +- ConvergenceWarning
  +- ScaleWarning
  +- UnderdeterminedWarning
+ +- MissingDataWarning
 """
 
 #: Characters of a message, and those of its end that are kept where it is longer: the remedy stands there.
@@ -72,7 +77,15 @@ class ZeroLossSingularityError(InputError):
 
 
 class MemoryLimitError(InputError, MemoryError):
-    """What was asked for does not fit into the memory of a worker or of this process; nothing was computed."""
+    """What was asked for does not fit into the memory of a worker or of this process, or did not when it was tried."""
+
+
+class DamagedDataError(InputError):
+    """What is stored cannot be decoded: a chunk or metadata cut short or altered; the file and the rows are named."""
+
+
+class ChangedDataError(InputError):
+    """What is stored was written anew after it was opened."""
 
 
 class InputTypeError(NlisError, TypeError):
@@ -80,7 +93,11 @@ class InputTypeError(NlisError, TypeError):
 
 
 class MissingDataError(NlisError, FileNotFoundError):
-    """A path holds no array, no group or no run."""
+    """A path holds no array, no group or no run, or some of the chunks of an array are not there."""
+
+
+class ReadError(NlisError, OSError):
+    """Rows could not be read, also when it was tried again; the array, the rows and the last cause are named."""
 
 
 class StoreExistsError(NlisError, FileExistsError):
@@ -96,7 +113,11 @@ class DeviceError(NlisError, RuntimeError):
 
 
 class ClusterError(NlisError, RuntimeError):
-    """The cluster cannot do the work: no workers, lost scheduler, deadline passed."""
+    """The cluster cannot do the work: no workers, workers that die, lost scheduler, closed client, deadline passed."""
+
+
+class DeadlineError(ClusterError, TimeoutError):
+    """A compute took longer than the Dask config key `dask-nlis.timeout` allows, on whatever scheduler."""
 
 
 class NlisWarning(UserWarning):
@@ -125,3 +146,7 @@ class ScaleWarning(NlisWarning):
 
 class UnderdeterminedWarning(NlisWarning):
     """There are fewer rows than parameters."""
+
+
+class MissingDataWarning(NlisWarning):
+    """Chunks of an array that is read are not there and read as its fill value, as was asked for."""
