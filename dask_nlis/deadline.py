@@ -28,7 +28,7 @@ def seconds(name: str) -> float:
     given = dask.config.get(f"dask-nlis.{name}", None)
     if given is None:
         return math.inf
-    with suppress(ValueError, TypeError, KeyError):
+    with suppress(ValueError, TypeError, KeyError, AttributeError):
         found = float("nan") if isinstance(given, bool) else float(parse_timedelta(given))
         if found > 0:
             return found

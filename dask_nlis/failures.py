@@ -37,7 +37,8 @@ def translated(error: BaseException, work: Work, client: distributed.Client | No
         return _killed(error, work)
     if isinstance(error, MemoryError):
         return out_of_memory(work.label, rows_of(work.graph, key), work.row_bytes, error)
-    if client is not None and _of_connection(error):
+    # Without its scheduler a client fails in many ways.
+    if client is not None and (_of_connection(error) or client.status != "running"):
         return lost(work.label, client)
     return error
 
@@ -49,15 +50,13 @@ def _of_connection(error: BaseException) -> bool:
 
 def lost(label: str, client: distributed.Client) -> ClusterError:
     """What to say when the client no longer speaks with a scheduler."""
-    scheduler = getattr(client, "_scheduler_identity", {}).get("address") or "the cluster"
     if client.status in ("closed", "closing"):
         return ClusterError(
-            f"{label}: the client of {scheduler} was closed, or gave up a scheduler that is gone, before all was computed; "
-            "make a Client and run again"
+            f"{label}: the client was closed, or gave up a scheduler that is gone, before all was computed; make a Client and "
+            "run again"
         )
     return ClusterError(
-        f"{label}: lost the scheduler {scheduler} before all was computed, or the work was cancelled there; start a cluster "
-        "and run again"
+        f"{label}: lost the scheduler before all was computed, or the work was cancelled there; start a cluster and run again"
     )
 
 
@@ -67,7 +66,8 @@ def _killed(error: KilledWorker, work: Work) -> ClusterError:
         f"{work.label}: {error.allowed_failures + 1} workers died, one after the other, at {_named(rows, error.task)}"
     )
     size = 0 if rows is None else round(work.row_bytes * (rows[1] - rows[0]))
-    force = workers.workforce()
+    last = error.last_worker
+    force = workers.Workforce(1, last.nthreads, last.nthreads, last.memory_limit or None, on_cluster=True)
     if not size or force.memory is None:
         return ClusterError(f"{what}; look at these rows, at what is computed of them, and at the logs of the workers")
     return ClusterError(

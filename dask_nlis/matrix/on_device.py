@@ -19,7 +19,7 @@ def on_device(task: Task) -> Task:
 
     Memory that runs out is freed and the task begun anew with half as much of the block on the device at a time, six
     times; then on the CPU where the job leaves the choice, with a PerformanceWarning, else DeviceError. Memory is
-    given back after each block. Where the memory of the host runs out, MemoryLimitError names the rows. Which device it was is told to `phase`.
+    given back after each block. Where the memory of the host runs out, MemoryLimitError names the rows, as a note does of any other error. Which device it was is told to `phase`.
     """
 
     @wraps(task)
@@ -28,11 +28,14 @@ def on_device(task: Task) -> Task:
             return task(*blocks, job=job, **arguments)
         try:
             return placed(*blocks, job=job, **arguments)
-        except MemoryError as cause:
-            if isinstance(cause, NlisError):
-                raise
+        except NlisError:
+            raise
+        except Exception as cause:
             x, start = blocks[0], int(blocks[3])
-            raise phase.out_of_memory("working on X", start, start + len(x), x.nbytes, cause) from cause
+            if isinstance(cause, MemoryError):
+                raise phase.out_of_memory("working on X", start, start + len(x), x.nbytes, cause) from cause
+            cause.add_note(f"in a block with rows {start} to {start + len(x) - 1} of X")  # of a user's function, say
+            raise
 
     def placed(*blocks: Any, job: Any, **arguments: Any) -> Any:
         device, at_work = devices.opened(job.device), AtWork()
