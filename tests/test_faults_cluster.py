@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import zarr
 from acting import ActingRows, matrix, scores_of
+from chaos import chaos
 from distributed import Client, Future, LocalCluster
 from zarr.storage import LocalStore
 
@@ -38,7 +39,6 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
-    cluster.scale(2)
     with Client(cluster) as client:
         client.wait_for_workers(2, timeout=60)
         yield client
@@ -124,18 +124,21 @@ def test_workers_killed_in_the_middle_change_no_bit(all_of_them, client, beside,
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_workers_that_join_and_leave_change_no_bit(cluster, client, beside, tmp_path, wanted):
-    cluster.scale(1)
-    rows = ActingRows(tmp_path / "marks", "slow")
+def test_workers_that_join_and_leave_change_no_bit(beside, tmp_path, wanted):
+    with LocalCluster(n_workers=1, **OPTIONS) as cluster, Client(cluster):
+        rows = ActingRows(tmp_path / "marks", "slow")
 
-    def scale():
-        rows.wait(3)
-        cluster.scale(3)
-        rows.wait(20)
-        cluster.scale(1)
+        def scale():
+            rows.wait(3)
+            cluster.scale(3)
+            rows.wait(20)
+            cluster.scale(1)
 
-    beside(scale)
-    assert scores_of(matrix(rows)) == wanted
+        beside(scale)
+        assert scores_of(matrix(rows)) == wanted
+        end = time.monotonic() + 30
+        while len(cluster.scheduler_info["workers"]) != 1 and time.monotonic() < end:
+            time.sleep(0.05)  # a cluster closed while it scales raises
 
 
 @pytest.mark.cluster
@@ -174,6 +177,14 @@ def test_a_worker_that_hangs_before_the_job_ends_at_the_deadline_too(tmp_path):
                 said_by(nlis.DeadlineError, lambda: nlis.factorize(matrix(ActingRows(tmp_path / "marks"))))
         finally:
             os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_workers_that_die_all_the_time_change_no_bit():
+    rounds, killed = chaos(15, 2, 40_000)
+    assert rounds >= 1
+    assert killed >= 3
 
 
 # -- scheduler and client -----------------------------------------------------------------------------------------
