@@ -9,14 +9,18 @@ NlisError
  |   +- ZeroLossSingularityError
  |   +- MemoryLimitError (MemoryError)
  |   +- FingerprintMismatchError
+ |   +- DamagedDataError
+ |   +- ChangedDataError
  +- InputTypeError (TypeError)
  +- MissingDataError (FileNotFoundError)
+ +- ReadError (OSError)
  +- StoreExistsError (FileExistsError)
  +- StoreLockedError (RuntimeError)
  +- StoreWriteError (OSError)
  +- IncompleteRunError (RuntimeError)
  +- DeviceError (RuntimeError)
  +- ClusterError (RuntimeError)
+     +- DeadlineError (TimeoutError)
 NlisWarning (UserWarning)
  +- RankAmbiguityWarning
  +- DataConversionWarning
@@ -24,6 +28,7 @@ NlisWarning (UserWarning)
  +- ConvergenceWarning
  +- ScaleWarning
  +- UnderdeterminedWarning
+ +- MissingDataWarning
 """
 
 from dask_nlis.redact import redacted
@@ -78,7 +83,15 @@ class ZeroLossSingularityError(InputError):
 
 
 class MemoryLimitError(InputError, MemoryError):
-    """What was asked for does not fit into the memory of a worker or of this process; nothing was computed."""
+    """What was asked for does not fit into the memory of a worker or of this process, or did not when it was tried."""
+
+
+class DamagedDataError(InputError):
+    """What is stored cannot be decoded: a chunk or metadata cut short or altered; the file and the rows are named."""
+
+
+class ChangedDataError(InputError):
+    """What is stored was written anew after it was opened."""
 
 
 class FingerprintMismatchError(InputError):
@@ -90,7 +103,11 @@ class InputTypeError(NlisError, TypeError):
 
 
 class MissingDataError(NlisError, FileNotFoundError):
-    """A path holds no array, no group or no run."""
+    """A path holds no array, no group or no run, or some of the chunks of an array are not there."""
+
+
+class ReadError(NlisError, OSError):
+    """Rows could not be read, also when it was tried again; the array, the rows and the last cause are named."""
 
 
 class StoreExistsError(NlisError, FileExistsError):
@@ -114,7 +131,11 @@ class DeviceError(NlisError, RuntimeError):
 
 
 class ClusterError(NlisError, RuntimeError):
-    """The cluster cannot do the work: no workers, lost scheduler, deadline passed."""
+    """The cluster cannot do the work: no workers, workers that die, lost scheduler, closed client, deadline passed."""
+
+
+class DeadlineError(ClusterError, TimeoutError):
+    """A compute took longer than the Dask config key `dask-nlis.timeout` allows, on whatever scheduler."""
 
 
 class NlisWarning(UserWarning):
@@ -146,3 +167,7 @@ class ScaleWarning(NlisWarning):
 
 class UnderdeterminedWarning(NlisWarning):
     """There are fewer rows than parameters."""
+
+
+class MissingDataWarning(NlisWarning):
+    """Chunks of an array that is read are not there and read as its fill value, as was asked for."""

@@ -1,9 +1,11 @@
 """The only compute of the library: one call, one span, one label on the dashboard.
 
 A phase hands an optimised graph and its keys to whichever scheduler is in force. On a cluster the tasks
-are retried three times, the wait for workers ends after 300 s, and results are fetched and released one by
-one; locally BLAS is held to one thread for the length of the call, on workers once per process. Progress
-shows on a terminal and is silent elsewhere.
+are retried three times, the wait for workers ends after 300 s (`dask-nlis.no-workers-timeout`), and results are fetched
+and released one by one; locally BLAS is held to one thread for the length of the call, on workers once per process.
+Progress shows on a terminal and is silent elsewhere. The Dask config key `dask-nlis.timeout` bounds each compute, on any
+scheduler. What a cluster or short memory does to a task is raised in our words, and what still runs is cancelled, as
+when the user interrupts.
 """
 
 import os
@@ -11,8 +13,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import dask
@@ -28,8 +30,10 @@ from dask.callbacks import Callback
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dask_nlis import tally, workers
-from dask_nlis.errors import ClusterError
+from dask_nlis import failures, tally, workers
+from dask_nlis.deadline import BoundedPool, Deadline, seconds
+from dask_nlis.errors import ClusterError, MemoryLimitError
+from dask_nlis.failures import Work
 from dask_nlis.graph import Asked, Graph, Key, Wave, flat_keys, on_top, optimised, waves
 from dask_nlis.prepared import Prepared, blas, one_blas_thread
 
@@ -37,7 +41,14 @@ Advance = Callable[[int], None]
 Collect = Callable[[Any], None]
 
 #: Blocks of 64 MB keep scheduler cost near 3 % and memory at a few blocks a thread.
-DEFAULTS = {"device": "auto", "block-bytes": 64 * 2**20, "progress": "auto"}
+DEFAULTS = {
+    "device": "auto",
+    "block-bytes": 64 * 2**20,
+    "progress": "auto",
+    "allow-missing": False,  # chunks of stored arrays
+    "timeout": None,  # seconds that a compute may take
+    "no-workers-timeout": 300,  # seconds without any worker
+}
 dask.config.update_defaults({"dask-nlis": DEFAULTS})
 
 RETRIES = 3
@@ -45,7 +56,8 @@ RETRIES = 3
 #: Tasks handed to a scheduler at a time. More cost it no less each, and fewer hold less.
 CLUSTER_WAVE, LOCAL_WAVE = 20_000, 2_000
 
-NO_WORKERS_SECONDS = 300.0
+#: Seconds to wait for a scheduler to hear that work is cancelled.
+_PARTING = 5.0
 
 
 def setting(name: str, given: Any) -> Any:
@@ -135,6 +147,13 @@ def warn(message: str, category: type[Warning]) -> None:
         warnings.warn(message, category, stacklevel=outside())
 
 
+def out_of_memory(
+    what: str, first: int, last: int, n_bytes: int, cause: BaseException | None = None
+) -> MemoryLimitError:
+    """What to raise, from inside a task, where memory ran out at the rows from `first` to before `last`."""
+    return failures.out_of_memory(what, (first, last), n_bytes / max(1, last - first), cause)
+
+
 def ran(task: str, kind: str, why: str) -> None:
     """Tell, from inside a task, that the block function `task` ran on a kind of device, and why on no other."""
     try:
@@ -175,6 +194,7 @@ def _run(
     hold: bool = False,
 ) -> None:
     client = workers.client_in_force()
+    deadline = Deadline(label)
     parts = waves(graph, keys, LOCAL_WAVE if client is None else CLUSTER_WAVE)
     # Locally every task counts, on a cluster the results that come back (one for 16 blocks of a factor).
     total = (
@@ -183,77 +203,137 @@ def _run(
     with _progress(label, total, n_rows, n_bytes) as advance, blas().limit(limits=1, user_api="blas"):
         while parts:
             part = parts.pop(0)
+            work = Work(label, part.graph, n_bytes / n_rows if n_rows else 0.0)
             if client is None:
-                _run_local(part, advance, collect)
+                _run_local(part, work, deadline, advance, collect)
             else:
-                _run_cluster(client, part, label, advance, collect, hold)
+                _run_cluster(client, part, work, deadline, advance, collect, hold)
 
 
-def _run_local(part: Wave, advance: Advance, collect: Collect) -> None:
+def _run_local(part: Wave, work: Work, deadline: Deadline, advance: Advance, collect: Collect) -> None:
     get = dask.base.get_scheduler() or dask.threaded.get
     if get not in (dask.threaded.get, dask.local.get_sync):
         tally.missing()
     own_pool = get is dask.multiprocessing.get and dask.config.get("pool", None) is None
-    options = {"initializer": one_blas_thread} if own_pool else {}
-    with Callback(posttask=lambda *_: advance(1)):
-        results = get(part.graph, part.keys, **options)
+    options: dict[str, Any] = {"initializer": one_blas_thread} if own_pool else {}
+
+    def done(*_: Any) -> None:
+        deadline.check()
+        advance(1)
+
+    # Threads are left behind at the deadline; elsewhere it is looked at between tasks.
+    threads = BoundedPool(deadline) if deadline.limited and get is dask.threaded.get else nullcontext()
+    try:
+        with threads as pool, Callback(posttask=done):
+            results = get(part.graph, part.keys, **options, **({} if pool is None else {"pool": pool}))
+    except Exception as error:
+        _raise(error, failures.translated(error, work, None))
     for result in results:
         collect(result)
 
 
+def _raise(error: BaseException, said: BaseException) -> NoReturn:
+    if said is error or said.__cause__ is not None:
+        raise said
+    raise said from (error if isinstance(error, Exception) else None)
+
+
 def _run_cluster(
-    client: distributed.Client, part: Wave, label: str, advance: Advance, collect: Collect, hold: bool
+    client: distributed.Client,
+    part: Wave,
+    work: Work,
+    deadline: Deadline,
+    advance: Advance,
+    collect: Collect,
+    hold: bool,
 ) -> None:
-    _wait_for_workers(client)
-    client.register_plugin(Prepared(os.getpid()))
     topic = tally.topic()
     notes = {} if topic is None else {tally.ANNOTATION: topic}
-    with distributed.span("nlis", label), dask.annotate(retries=RETRIES, **notes):
-        futures = client.get(part.graph, part.keys, sync=False)
-    pending = distributed.as_completed(futures, with_results=not hold, raise_errors=True)
+    try:
+        _wait_for_workers(client, deadline)
+        _ask(client, lambda: client.register_plugin(Prepared(os.getpid())), deadline)
+        with distributed.span("nlis", work.label), dask.annotate(retries=RETRIES, **notes):
+            futures = client.get(part.graph, part.keys, sync=False)
+    except Exception as error:
+        _raise(error, failures.translated(error, work, client))
+    pending = distributed.as_completed(futures, client.loop, with_results=not hold, raise_errors=False)
     del futures  # so that each result leaves the cluster once it has been fetched
     early: dict[Key, Any] = {}
     waiting = iter(part.keys)
     key = next(waiting, None)
-    while key is not None:
-        _until_ready(client, pending)
-        if hold:
+    try:
+        while key is not None:
+            _until_ready(client, pending, work.label, deadline)
             future = value = next(pending)
-            if future.status == "error":
-                future.result()
-        else:
-            future, value = next(pending)
-        early[future.key] = value
-        advance(1)
-        while key in early:
-            collect(early.pop(key))
-            key = next(waiting, None)
+            if not hold:
+                future, value = value
+            if future.status != "finished":
+                _fail(future, work, client)
+            early[future.key] = value
+            advance(1)
+            while key in early:
+                collect(early.pop(key))
+                key = next(waiting, None)
+    except BaseException:  # also when the user interrupts
+        _give_up(client, pending)
+        raise
     if topic is not None:
-        tally.add_events(event for _, event in client.get_events(topic))
+        tally.add_events(event for _, event in _ask(client, lambda: client.get_events(topic), deadline))
 
 
-def _until_ready(client: distributed.Client, pending: distributed.as_completed) -> None:
-    """Return when a future is done; raise when all workers have been gone for too long."""
-    asked, lonely = time.monotonic(), 0.0
+def _fail(future: distributed.Future, work: Work, client: distributed.Client) -> NoReturn:
+    """Raise what a task raised, or what became of it."""
+    if future.status != "error":
+        raise failures.lost(work.label, client)
+    error = future.exception(timeout=_PARTING).with_traceback(future.traceback(timeout=_PARTING))
+    _raise(error, failures.translated(error, work, client, future.key))
+
+
+def _give_up(client: distributed.Client, pending: distributed.as_completed) -> None:
+    """Cancel what is not done yet: the client itself would wait for it as long as it lives."""
+    futures = list(pending.futures)
+    if futures and client.status == "running":
+        with suppress(Exception):
+            client.sync(_awaited, lambda: client.cancel(futures), callback_timeout=_PARTING)
+
+
+def _ask(client: distributed.Client, call: Callable[[], Any], deadline: Deadline) -> Any:
+    """What a call of the client gives, waited for until the deadline: a worker that hangs answers no question."""
+    try:
+        return client.sync(_awaited, call, callback_timeout=deadline.left() if deadline.limited else None)
+    except TimeoutError as cause:
+        raise deadline.error() from cause
+
+
+async def _awaited(call: Callable[[], Any]) -> Any:
+    return await call()  # in the loop of the client, where its calls are awaited
+
+
+def _until_ready(client: distributed.Client, pending: distributed.as_completed, label: str, deadline: Deadline) -> None:
+    """Return when a future is done; raise when all workers have been gone for too long, or the scheduler is lost."""
+    asked, lonely, most = time.monotonic(), 0.0, seconds("no-workers-timeout")
     while not pending.has_ready():
+        deadline.check()
+        if client.status != "running":
+            raise failures.lost(label, client)
         time.sleep(0.005)
         now = time.monotonic()
-        if now - asked > 10:
+        if now - asked > min(10, most):
             alone = not client.scheduler_info(n_workers=0).get("n_workers", 1)
             lonely, asked = (lonely + now - asked if alone else 0.0), now
-            if lonely > NO_WORKERS_SECONDS:
-                raise ClusterError(
-                    f"all workers have been gone for {NO_WORKERS_SECONDS:g} s; start workers and run again"
-                )
+            if lonely > most:
+                raise ClusterError(f"all workers have been gone for {most:g} s; start workers and run again")
 
 
-def _wait_for_workers(client: distributed.Client) -> None:
+def _wait_for_workers(client: distributed.Client, deadline: Deadline) -> None:
+    most = seconds("no-workers-timeout")
+    limit = min(most, deadline.left())
     try:
-        client.wait_for_workers(1, timeout=NO_WORKERS_SECONDS)
+        client.wait_for_workers(1, timeout=None if limit == float("inf") else limit)
     except TimeoutError as cause:
-        raise ClusterError(
-            f"no workers joined within {NO_WORKERS_SECONDS:g} s; start workers or check addresses"
-        ) from cause
+        if limit < most:
+            raise deadline.error() from cause
+        raise ClusterError(f"no workers joined within {most:g} s; start workers or check addresses") from cause
 
 
 @contextmanager

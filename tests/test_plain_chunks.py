@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import zarr
 
+import dask_nlis as nlis
 from dask_nlis.intake.plain_chunks import read_plainly
 from dask_nlis.intake.reader import Reader
 
@@ -62,17 +63,20 @@ def test_what_is_no_run_of_whole_rows_is_left_to_zarr(tmp_path):
     assert read_plainly(zarr.create_array({}, shape=(4, 2), dtype="f8", compressors=None), slice(0, 4)) is None
 
 
-def test_a_missing_plain_chunk_is_what_zarr_makes_of_it_and_one_of_another_size_is_refused(tmp_path):
+def test_a_missing_plain_chunk_and_one_of_another_size_are_refused(tmp_path):
     stored, values = plain(tmp_path, fill_value=-1.0)
     (tmp_path / "c" / "1" / "0").unlink()
-    read = Reader(stored, "token")[5:25]
+    with pytest.raises(nlis.MissingDataError, match="1 of 3 chunks is missing, the first holds rows 10 to 19"):
+        Reader(stored, "token")[5:25]
+    with pytest.warns(nlis.MissingDataWarning, match="1 of 3 chunks is missing, the first holds rows 10 to 19"):
+        read = Reader(stored, "token missing", allow_missing=True)[5:25]
     assert np.array_equal(read[:5], values[5:10])
     assert (read[5:15] == -1).all()
     whole = (tmp_path / "c" / "2" / "0").read_bytes()
     for other in (whole[:-100], whole[: 5 * 3 * 8], whole + whole):  # the second has all rows there are, of five more
         (tmp_path / "c" / "2" / "0").write_bytes(other)
-        with pytest.raises(ValueError, match=r"reshape|size|buffer"):
-            Reader(stored, "token")[10:25]
+        with pytest.raises(nlis.DamagedDataError, match=r"chunk 'c/2/0' with rows 20 to 24 .*(reshape|size|buffer)"):
+            Reader(stored, "token")[20:25]
 
 
 def test_an_array_written_anew_in_other_chunks_is_not_read_as_the_one_that_was_opened(tmp_path):

@@ -13,6 +13,7 @@ from dask.base import tokenize
 
 from dask_nlis.errors import InputError, InputTypeError, MissingDataError
 from dask_nlis.intake.hdf5_links import check_sources, resolved
+from dask_nlis.intake.stamps import Stamp, stamp_of
 from dask_nlis.nouns import noun
 
 _SUFFIXES, _SIGNATURE = (".h5", ".hdf5", ".hdf", ".he5", ".nc4"), b"\x89HDF\r\n\x1a\n"
@@ -29,6 +30,7 @@ class Hdf5Array:
     chunks: tuple[int, ...] | None
     token: str
     attrs: dict[str, Any]  # of feature_names alone
+    stamp: Stamp | None = None  # None for a file that was opened to be written to
 
     @property
     def ndim(self) -> int:
@@ -59,7 +61,9 @@ class Hdf5Array:
                     f"{self.name!r} of {self.path!r} cannot be read ({str(cause)[:100]}): it was cut short or altered; write it "
                     "anew"
                 ) from cause
-            return found
+        if self.stamp is not None:
+            self.stamp.check(repr(self.path), self.path, os.stat(self.path))
+        return found
 
 
 def is_hdf5(path: str) -> bool:
@@ -137,6 +141,7 @@ def of_dataset(argument: str, dataset: Any) -> Hdf5Array | None:
         chunks=dataset.chunks,
         token=tokenize(files, stamps, dataset.name, dataset.shape, str(dataset.dtype)),
         attrs=known,
+        stamp=stamp_of((), stamps[0][1]) if dataset.file.mode == "r" else None,
     )
 
 

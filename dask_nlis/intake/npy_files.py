@@ -17,6 +17,7 @@ from numpy.lib import format as npy
 
 from dask_nlis.errors import InputError, MissingDataError
 from dask_nlis.intake.limits import MOST_DIMENSIONS, MOST_ROWS
+from dask_nlis.intake.stamps import Stamp, stamp_of
 from dask_nlis.nouns import noun
 
 #: Bytes of a file that are read at a time where entries are not side by side.
@@ -34,6 +35,7 @@ class FileArray:
     dtype: np.dtype[Any]
     token: str
     head: bytes = b""  # what the file begins with, up to the first entry, where that tells shape and dtype
+    stamp: Stamp | None = None  # None for a map that may be written to
 
     @property
     def ndim(self) -> int:
@@ -67,7 +69,10 @@ class FileArray:
                 raise InputError(
                     f"{self.path!r} was written anew, in another shape or dtype, since it was opened; open it anew"
                 )
-            return self._part(file, self.start + first * self.strides[0], shape, self.strides)
+            rows = self._part(file, self.start + first * self.strides[0], shape, self.strides)
+            if self.stamp is not None:
+                self.stamp.check(repr(self.path), self.path, os.fstat(file.fileno()))
+            return rows
 
     def _part(self, file: FileIO, begin: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
         """Entries from a byte on: in one stretch of the file, one for each column where these lie one by one, or in pieces."""
@@ -119,7 +124,8 @@ def open_npy(argument: str, path: str) -> FileArray:
     if os.path.isdir(where):
         raise MissingDataError(f"{argument}={path!r} is a folder, not an NPY file; check the path")
     with open(where, "rb") as file:
-        stamp = _stamp(os.fstat(file.fileno()))
+        stat = os.fstat(file.fileno())
+        stamp = _stamp(stat)
         try:
             version = npy.read_magic(file)
             read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
@@ -146,7 +152,7 @@ def open_npy(argument: str, path: str) -> FileArray:
         strides[axis], step = step, step * shape[axis]
     place = tuple(shape), tuple(strides), dtype
     token = tokenize(where, stamp, start, place[0], place[1], str(dtype))
-    return FileArray(where, start, *place, token, head)
+    return FileArray(where, start, *place, token, head, stamp_of((), stat.st_mtime_ns))
 
 
 def of_memmap(array: np.memmap) -> FileArray | None:
@@ -165,8 +171,10 @@ def of_memmap(array: np.memmap) -> FileArray | None:
     start = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY + beyond
     where = os.path.abspath(path)
     place = tuple(array.shape), tuple(array.strides), array.dtype
-    token = tokenize(where, _stamp(os.stat(where)), start, place[0], place[1], str(array.dtype))
-    return FileArray(where, start, *place, token)
+    stat = os.stat(where)
+    token = tokenize(where, _stamp(stat), start, place[0], place[1], str(array.dtype))
+    stamp = stamp_of((), stat.st_mtime_ns) if array.mode == "r" else None
+    return FileArray(where, start, *place, token, stamp=stamp)
 
 
 def _stamp(stat: os.stat_result) -> tuple[int, int, int]:

@@ -9,7 +9,7 @@ import zarr
 from dask_nlis.errors import InputTypeError
 from dask_nlis.intake.hdf5_files import is_hdf5, open_hdf5
 from dask_nlis.intake.names import name_columns
-from dask_nlis.intake.opened import check_block_bytes, from_storage
+from dask_nlis.intake.opened import check_allow_missing, check_block_bytes, from_storage
 from dask_nlis.intake.zarr_files import check_path, member, open_zarr
 
 
@@ -19,13 +19,17 @@ def open_rows(
     X: str,
     y: str | None = None,
     block_bytes: int | None = None,
+    allow_missing: bool | None = None,
 ) -> tuple[da.Array, da.Array | None]:
     """Open arrays of a Zarr group or an HDF5 file lazily: path -> X (n, d) and y (n,), or None without y.
 
     Blocks are whole shards (or chunks) near `block_bytes`, small ones merged; y follows the blocks of X.
     Names in the attribute `feature_names` of X travel along. Reads metadata only. Versions 2 and 3 of Zarr, sharded
     or not, are read alike. HDF5 needs the extra `hdf5`; each task opens the file for itself, on threads, processes or
-    a cluster that sees the path. NPY files hold one array each and go straight to the matrix functions, as paths.
+    a cluster that sees the path. A store that is written anew, or loses chunks, after opening is refused by the tasks
+    that read it (in a local folder by the times of its files; elsewhere only what is missing is noticed, so leave a
+    store alone while it is read). An altered bit is noticed only where the array has a checksum codec such as crc32c.
+    NPY files hold one array each and go straight to the matrix functions, as paths.
 
     Parameters
     ----------
@@ -35,6 +39,10 @@ def open_rows(
         Names of the arrays in the group or file.
     block_bytes : int, optional
         Bytes of a block; 64 MB by default, from the Dask config key `dask-nlis.block-bytes`.
+    allow_missing : bool, optional
+        Whether chunks of a Zarr array may be missing, as Zarr leaves out those that hold the fill value alone; they are
+        read as that value, with a MissingDataWarning. By default, from the Dask config key `dask-nlis.allow-missing`,
+        they raise: a chunk that was lost looks the same. The key also serves arrays and paths given to a matrix.
 
     Returns
     -------
@@ -43,7 +51,11 @@ def open_rows(
     Raises
     ------
     MissingDataError
-        If nothing is stored at the path.
+        If nothing is stored at the path, or chunks are missing: at the call in a local folder, else by the task that
+        reads them.
+    DamagedDataError
+        If metadata cannot be read. Tasks raise it for chunks that cannot be decoded, ChangedDataError for those written
+        anew since, and ReadError for what cannot be read after three more attempts.
     InputError
         If the group or file has no such array (the message lists those it has), chunks are too large for blocks, or
         h5py is not installed.
@@ -60,7 +72,7 @@ def open_rows(
     >>> X.shape, y.shape
     ((6, 2), (6,))
     """
-    size = check_block_bytes(block_bytes)
+    size, allowed = check_block_bytes(block_bytes), check_allow_missing(allow_missing)
     if not isinstance(path, str | os.PathLike):
         raise InputTypeError(
             f"path is {type(path).__name__}; give a path or URL (arrays go straight to the matrix functions)"
@@ -71,19 +83,20 @@ def open_rows(
             "path is an NPY file, which holds one array; give its path as X to the matrix functions or run"
         )
     if is_hdf5(text):
-        return _pair(size, open_hdf5("X", text, X), None if y is None else open_hdf5("y", text, y))
+        return _pair(size, False, open_hdf5("X", text, X), None if y is None else open_hdf5("y", text, y))
     group = open_zarr("path", path)
     if isinstance(group, zarr.Array):
         raise InputTypeError("path is a Zarr array, not a group; give the path of the group that holds it")
-    return _pair(size, member("X", group, X), None if y is None else member("y", group, y))
+    return _pair(size, allowed, member("X", group, X), None if y is None else member("y", group, y))
 
 
-def _pair(block_bytes: int, x: Any, y: Any) -> tuple[da.Array, da.Array | None]:
-    opened = _opened("X", x, block_bytes, None)
-    return opened, None if y is None else _opened("y", y, block_bytes, opened)
+def _pair(block_bytes: int, allow_missing: bool, x: Any, y: Any) -> tuple[da.Array, da.Array | None]:
+    opened = _opened("X", x, block_bytes, allow_missing, None)
+    return opened, None if y is None else _opened("y", y, block_bytes, allow_missing, opened)
 
 
-def _opened(argument: str, array: Any, block_bytes: int, like: da.Array | None) -> da.Array:
-    lazy, _, names = from_storage(argument, array, block_bytes, None if like is None else like.chunks[0])
+def _opened(argument: str, array: Any, block_bytes: int, allow_missing: bool, like: da.Array | None) -> da.Array:
+    chunks = None if like is None else like.chunks[0]
+    lazy, _, names = from_storage(argument, array, block_bytes, chunks, allow_missing)
     found: Any = lazy if names is None else name_columns(lazy, names)
     return found

@@ -21,7 +21,16 @@ from dask_nlis.intake.names import column_names
 from dask_nlis.intake.npy_files import FileArray, of_memmap, open_npy
 from dask_nlis.intake.reader import Reader, write_unit
 from dask_nlis.intake.sizes import check_columns_known, with_sizes
-from dask_nlis.intake.zarr_files import check_path, content_token, list_arrays, open_zarr
+from dask_nlis.intake.zarr_files import (
+    Survey,
+    check_missing,
+    check_path,
+    list_arrays,
+    name_of,
+    object_token,
+    open_zarr,
+    survey,
+)
 from dask_nlis.phase import setting, warn
 
 #: Beyond this float64 skips integers.
@@ -86,6 +95,14 @@ def check_block_bytes(block_bytes: int | None) -> int:
     return int(size)
 
 
+def check_allow_missing(allow_missing: bool | None) -> bool:
+    """Return whether chunks may be missing: the argument, or the Dask config key dask-nlis.allow-missing."""
+    allowed = setting("allow-missing", allow_missing)
+    if not isinstance(allowed, bool | np.bool_):
+        raise InputTypeError(f"allow_missing={allowed!r} is {type(allowed).__name__}; give True or False")
+    return bool(allowed)
+
+
 def _dispatch(argument: str, value: Any, block_bytes: int, chunks: Sequence[int] | None) -> Opened:
     if isinstance(value, da.Array):
         return Opened(value, Container("dask"), column_names(value))
@@ -140,8 +157,11 @@ def _from_memory(array: np.ndarray, block_bytes: int, chunks: Sequence[int] | No
     )
 
 
-def from_storage(argument: str, array: Any, block_bytes: int, chunks: Sequence[int] | None) -> Opened:
+def from_storage(
+    argument: str, array: Any, block_bytes: int, chunks: Sequence[int] | None, allow_missing: bool | None = None
+) -> Opened:
     """Open anything that is sliced from storage: whole shards or chunks a block, names from its attributes."""
+    allow_missing = check_allow_missing(allow_missing)
     kind = "numpy" if isinstance(array, np.memmap) else "dask"
     if isinstance(array, np.memmap):
         array = of_memmap(array) or array
@@ -150,10 +170,16 @@ def from_storage(argument: str, array: Any, block_bytes: int, chunks: Sequence[i
     check_header(argument, array)
     check_inside(argument, array)
     names = _stored_names(argument, array)
-    token = array.token if isinstance(array, FileArray | Hdf5Array) else content_token(array)
+    name = name_of(argument, array)
+    if isinstance(array, zarr.Array):
+        found = survey(array)
+        check_missing(name, found.absent, allow_missing)
+    else:
+        found = Survey(array.token if isinstance(array, FileArray | Hdf5Array) else object_token(array))
     unit = write_unit(array)
     _check_unit(argument, array, unit, block_bytes)
-    lazy = Reader(array, token).to_dask(_chunks(argument, array, unit, block_bytes, chunks))
+    reader = Reader(array, found.token, name, found.stamp, allow_missing=allow_missing)
+    lazy = reader.to_dask(_chunks(argument, array, unit, block_bytes, chunks))
     fits = lazy.ndim == 2 and isinstance(names, list) and len(names) == lazy.shape[1]
     known = tuple(map(str, names or ())) if fits else None
     return Opened(lazy, Container(kind, lazy=kind == "dask"), known)

@@ -7,6 +7,7 @@ three times where the first copy is let go of late, and half of the CPU of a rea
 import math
 import os
 import sys
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,13 @@ from zarr.storage import LocalStore
 from dask_nlis.intake.npy_files import filled
 
 
-def read_plainly(array: Any, index: Any) -> np.ndarray | None:
+def read_plainly(
+    array: Any, index: Any, check: Callable[[str, os.stat_result], None] | None = None
+) -> np.ndarray | None:
     """Consecutive rows of a Zarr array whose chunk files hold them as they are in memory; None for any other array or index.
 
-    Also None where a chunk is missing or of another size, which is for Zarr to fill or to refuse.
+    Also None where a chunk is missing or of another size, which is for others to refuse. `check` is given the path and
+    the state of each file, and may raise.
 
     Examples
     --------
@@ -54,15 +58,18 @@ def read_plainly(array: Any, index: Any) -> np.ndarray | None:
     folder = Path(array.store.root) / array.path
     for chunk in range(first // chunk_rows, -(-last // chunk_rows)):
         begin, end = max(first, chunk * chunk_rows), min(last, (chunk + 1) * chunk_rows)
-        name = folder / array.metadata.encode_chunk_key((chunk, *(0,) * len(array.shape[1:])))
+        name = f"{folder}/{array.metadata.encode_chunk_key((chunk, *(0,) * len(array.shape[1:])))}"
         place = to[(begin - first) * row_bytes : (end - first) * row_bytes]
         try:
             with FileIO(name) as file:
-                if os.fstat(file.fileno()).st_size != chunk_rows * row_bytes:
+                stat = os.fstat(file.fileno())
+                if check is not None:
+                    check(name, stat)
+                if stat.st_size != chunk_rows * row_bytes:
                     return None  # cut short, or the array was written anew in other chunks
                 if not filled(place, file, (begin - chunk * chunk_rows) * row_bytes):
                     return None
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):  # a folder in its place is nothing to Zarr either
             return None
     return out
 

@@ -1,15 +1,16 @@
 """Zarr arrays by path: opening them, what tells whether they changed, and writing rows to a new one."""
 
 import hashlib
+import json
 import math
 import os
 import re
 import uuid
+import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
@@ -18,46 +19,101 @@ from zarr.storage import LocalStore
 
 from dask_nlis import phase
 from dask_nlis.blocks import starts
-from dask_nlis.errors import InputError, InputTypeError, MissingDataError
+from dask_nlis.errors import (
+    DamagedDataError,
+    InputError,
+    InputTypeError,
+    MissingDataError,
+    MissingDataWarning,
+    ReadError,
+)
 from dask_nlis.intake.by_url import by_url
+from dask_nlis.intake.chunk_watch import Absent, grid_of, rows_at
 from dask_nlis.intake.limits import check_metadata
 from dask_nlis.intake.links import inner_stat
 from dask_nlis.intake.names import column_names
-from dask_nlis.intake.reader import Reader
+from dask_nlis.intake.reader import Reader, allowed, file_root, missing
+from dask_nlis.intake.retrying import brief, patiently
+from dask_nlis.intake.stamps import Stamp, stamp_of
 from dask_nlis.redact import redacted, scrubbed
 
 
-def content_token(array: Any) -> str:
-    """Return a token of what the array holds now: file sizes and times on disk, otherwise unique to this object."""
-    if not isinstance(array, zarr.Array) or type(array.store) is not LocalStore:
-        return object_token(array)
-    root = Path(array.store.root) / array.path
-    root_of_store = os.fspath(array.store.root)
-    digest = hashlib.blake2b(str(root.resolve()).encode(), digest_size=16)
-    for name in _stored(array, root):
+class Survey(NamedTuple):
+    """What opening an array of Zarr finds without reading any of its chunks."""
+
+    token: str  # of what the array holds now: sizes and times of files on disk, otherwise unique to this object
+    stamp: Stamp | None = None  # of files on disk
+    absent: Absent | None = None  # chunks without a file
+
+
+def survey(array: "zarr.Array[Any]") -> Survey:
+    """Look at the files of an array in a local store, one `stat` each; other stores are not asked."""
+    if type(array.store) is not LocalStore:
+        return Survey(object_token(array))
+    root, outer = file_root(array), os.fspath(array.store.root)
+    digest = hashlib.blake2b(os.path.realpath(root).encode(), digest_size=16)
+    metadata = []
+    for name in _METADATA:
+        with suppress(FileNotFoundError):
+            metadata.append((f"{root}/{name}", inner_stat(f"{root}/{name}", outer)))
+    for name, stat in metadata:
+        digest.update(_line(name, stat))
+    newest = found = 0
+    first: tuple[int, ...] | None = None
+    for name, place in _stored(array, root):
         try:
-            stat = inner_stat(name, root_of_store)
-        except FileNotFoundError:  # a chunk of fill values alone need not exist
+            stat = inner_stat(name, outer)
+        except FileNotFoundError:
+            first = place if first is None else first
             continue
-        digest.update(f"{name}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ino};".encode())
-    return digest.hexdigest()
+        found += 1
+        newest = max(newest, stat.st_mtime_ns)
+        digest.update(_line(name, stat))
+    total = math.prod(grid_of(array))
+    absent = None
+    if found < total:
+        first = _first_absent(array, root) if first is None else first
+        absent = Absent(total - found, total, *rows_at(array, first[0]), "")
+    return Survey(digest.hexdigest(), stamp_of(metadata, newest), absent)
 
 
-def _stored(array: "zarr.Array[Any]", root: Path) -> Iterator[str]:
-    """Paths of the files of an array, by the keys of its chunks: listing their folders takes five times as long."""
-    unit = array.shards or array.chunks
-    grid = [-(-length // size) for length, size in zip(array.shape, unit, strict=True)]
+_METADATA = ("zarr.json", ".zarray", ".zattrs")
+
+
+def _line(name: str, stat: os.stat_result) -> bytes:
+    return f"{name}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ino};".encode()
+
+
+def _stored(array: "zarr.Array[Any]", root: str) -> Iterator[tuple[str, tuple[int, ...] | None]]:
+    """Paths of the chunks of an array, by their keys: listing their folders takes five times as long."""
+    grid = grid_of(array)
     if math.prod(grid) <= _MOST_KEYS:
-        yield from (f"{root}/{name}" for name in ("zarr.json", ".zarray", ".zattrs"))
-        yield from (f"{root}/{array.metadata.encode_chunk_key(place)}" for place in np.ndindex(*grid))
+        yield from ((f"{root}/{array.metadata.encode_chunk_key(place)}", place) for place in np.ndindex(*grid))
         return
     for folder, folders, files in os.walk(root):
         folders.sort()
-        yield from (os.path.join(folder, name) for name in sorted(files) if not name.endswith(".partial"))
+        for name in sorted(files):
+            if name not in _METADATA and not name.endswith(".partial"):
+                yield os.path.join(folder, name), None
 
 
 #: Chunks up to which their keys are gone through; beyond, in what may be a sparse array, the files that exist are.
 _MOST_KEYS = 10**6
+
+
+def _first_absent(array: "zarr.Array[Any]", root: str) -> tuple[int, ...]:
+    places = np.ndindex(*grid_of(array))
+    return next((p for p in places if not os.path.exists(f"{root}/{array.metadata.encode_chunk_key(p)}")), (0,))
+
+
+def check_missing(name: str, absent: Absent | None, allow_missing: bool) -> None:
+    """Raise where chunks are missing, or warn where they may be."""
+    if absent is None:
+        return
+    if not allow_missing:
+        raise MissingDataError(missing(name, absent))
+    phase.warn(allowed(name, absent), MissingDataWarning)
+
 
 _object_tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
 
@@ -75,8 +131,22 @@ def object_token(array: Any) -> str:
 
 
 def open_stored(array: "zarr.Array[Any]", chunks: Sequence[int]) -> da.Array:
-    """Open a 1-D stored array lazily in the given row chunks."""
-    return Reader(array, content_token(array)).to_dask((tuple(chunks),))
+    """Open a 1-D stored array of our own lazily in the given row chunks; all its chunks must be there."""
+    found, name = survey(array), name_of("scores", array)
+    check_missing(name, found.absent, allow_missing=False)
+    return Reader(array, found.token, name, found.stamp).to_dask((tuple(chunks),))
+
+
+def name_of(argument: str, array: Any) -> str:
+    """What messages call an array: the argument with the path, or with its name in the store, which shows no URL."""
+    if not isinstance(array, zarr.Array):
+        where = getattr(array, "path", None)
+        return f"{argument}={_short(where)!r}" if isinstance(where, str) else f"{argument} ({type(array).__name__})"
+    return f"{argument}={_short(file_root(array) if isinstance(array.store, LocalStore) else array.name)!r}"
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= 80 else f"...{path[-77:]}"
 
 
 def check_path(argument: str, path: str | os.PathLike[str]) -> str:
@@ -100,32 +170,45 @@ def open_zarr(argument: str, path: str | os.PathLike[str]) -> "zarr.Array[Any] |
     try:
         # A local path is opened as LocalStore by zarr itself; consolidated metadata could hide newer arrays.
         # Absolute, since a relative store would follow the working directory of this process or a worker's.
-        return zarr.open(by_url(text) if "://" in text else os.path.abspath(text), mode="r")
+        return patiently(lambda: zarr.open(by_url(text) if "://" in text else os.path.abspath(text), mode="r"))
     except ImportError as cause:
         raise InputError(
             f"{argument}={text!r} is a URL that needs a package which is not installed ({cause}); install it"
         ) from scrubbed(cause)
-    except (FileNotFoundError, KeyError, ValueError) as cause:
+    except FileNotFoundError as cause:
         kind = "a folder" if os.path.isdir(text) else "a file"
         what = kind if "://" not in text else "a URL"
         raise MissingDataError(
             f"{argument}={text.partition('?')[0]!r} is {what} without a Zarr array or group; check the path"
         ) from scrubbed(cause)
-    except OSError:
-        raise
-    except Exception as cause:  # what metadata that were altered make of Zarr is not documented
+    except OSError as cause:
+        raise ReadError(f"{argument}={text.partition('?')[0]!r} cannot be opened ({brief(cause)})") from scrubbed(cause)
+    except Exception as cause:
         raise _damaged(argument, text, cause) from scrubbed(cause)
 
 
-def _damaged(argument: str, name: str, cause: Exception) -> InputError:
-    return InputError(f"{argument}={name!r} has metadata that Zarr cannot read ({str(cause)[:100]}); write it anew")
+def _damaged(argument: str, path: str, cause: Exception) -> DamagedDataError:
+    """Metadata that Zarr cannot make sense of: the file is named where it is a local one."""
+    shown = path.partition("?")[0]
+    for name in (*_METADATA, ".zgroup"):
+        file = os.path.join(path, name)
+        if "://" in path or not os.path.isfile(file):
+            continue
+        try:
+            with open(file, encoding="utf-8") as opened:
+                json.load(opened)
+        except (ValueError, RecursionError) as own:
+            return DamagedDataError(f"{argument}: {file!r} is no JSON ({brief(own)}): it was cut short; write it anew")
+    return DamagedDataError(f"{argument}={shown!r} has metadata that Zarr cannot read ({brief(cause)}); write it anew")
 
 
 def list_arrays(group: zarr.Group) -> str:
     """Name the arrays of a group with their shapes, for messages."""
     try:
-        found = [f"{name} {array.shape}" for name, array in sorted(group.arrays())]
-    except Exception:  # one that cannot be read must not hide what is wrong with the one asked for
+        with warnings.catch_warnings():  # of other files in the folder
+            warnings.simplefilter("ignore")
+            found = [f"{name} {array.shape}" for name, array in sorted(group.arrays())]
+    except Exception:  # one with damaged metadata must not hide what is wrong with the one asked for
         return "arrays that cannot all be read"
     return ", ".join(found[:8]) or "none"
 
@@ -144,11 +227,12 @@ def member(argument: str, group: zarr.Group, name: str) -> "zarr.Array[Any]":
     if isinstance(group.store, LocalStore):
         check_metadata(argument, os.path.join(group.store.root, group.path, name))
     try:
-        found = group.get(name)
-    except OSError:
-        raise
+        found = patiently(lambda: group.get(name))
+    except OSError as cause:
+        raise ReadError(f"{argument}={name!r} cannot be opened ({brief(cause)}); check the store") from scrubbed(cause)
     except Exception as cause:
-        raise _damaged(argument, name, cause) from scrubbed(cause)
+        where = os.path.join(group.store.root, group.path, name) if isinstance(group.store, LocalStore) else name
+        raise _damaged(argument, where, cause) from scrubbed(cause)
     if not isinstance(found, zarr.Array):
         raise InputError(f"{argument}={name!r} is no array of this group; it holds: {list_arrays(group)}")
     return found
@@ -159,7 +243,14 @@ def write_rows(path: str | os.PathLike[str], X: da.Array, y: da.Array) -> None:
     group = zarr.create_group(LocalStore(os.path.abspath(path)), zarr_format=3)
     for name, array in (("X", X), ("y", y)):
         rows = array.chunks[0][0]
-        target = group.create_array(name, shape=array.shape, chunks=(rows, *array.shape[1:]), dtype=array.dtype)
+        # Chunks of zeros are written too: one that is not there is taken for lost.
+        target = group.create_array(
+            name,
+            shape=array.shape,
+            chunks=(rows, *array.shape[1:]),
+            dtype=array.dtype,
+            config={"write_empty_chunks": True},
+        )
         names = column_names(array)
         if names is not None:
             target.update_attributes({"feature_names": list(names)})

@@ -6,7 +6,7 @@ from typing import Any
 
 from dask_nlis import device as devices, phase
 from dask_nlis.device import AtWork, Device, working_on
-from dask_nlis.errors import DeviceError, PerformanceWarning
+from dask_nlis.errors import DeviceError, NlisError, PerformanceWarning
 
 Task = Callable[..., Any]
 
@@ -19,13 +19,25 @@ def on_device(task: Task) -> Task:
 
     Memory that runs out is freed and the task begun anew with half as much of the block on the device at a time, six
     times; then on the CPU where the job leaves the choice, with a PerformanceWarning, else DeviceError. Memory is
-    given back after each block. Which device it was is told to `phase`.
+    given back after each block. Where the memory of the host runs out, MemoryLimitError names the rows, as a note does of any other error. Which device it was is told to `phase`.
     """
 
     @wraps(task)
     def run(*blocks: Any, job: Any, **arguments: Any) -> Any:
         if devices.here() is not None:  # part of another task
             return task(*blocks, job=job, **arguments)
+        try:
+            return placed(*blocks, job=job, **arguments)
+        except NlisError:
+            raise
+        except Exception as cause:
+            x, start = blocks[0], int(blocks[3])
+            if isinstance(cause, MemoryError):
+                raise phase.out_of_memory("working on X", start, start + len(x), x.nbytes, cause) from cause
+            cause.add_note(f"in a block with rows {start} to {start + len(x) - 1} of X")  # of a user's function, say
+            raise
+
+    def placed(*blocks: Any, job: Any, **arguments: Any) -> Any:
         device, at_work = devices.opened(job.device), AtWork()
         for halvings in range(_HALVINGS + 1):
             at_work = AtWork(halvings)

@@ -1,0 +1,146 @@
+"""What went wrong in a compute, in our words: the work and its rows, what happened, one remedy."""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import CancelledError
+from typing import Any, NamedTuple
+
+import distributed
+import numpy as np
+from dask._task_spec import DataNode, GraphNode
+from dask.utils import key_split
+from distributed.comm import CommClosedError
+from distributed.scheduler import KilledWorker
+
+from dask_nlis import workers
+from dask_nlis.errors import ClusterError, MemoryLimitError, NlisError
+
+#: Arrays of the size of a block that a task holds at a time, at most, and the share of a worker's memory that tasks may
+#: take: what is suggested stays below.
+_COPIES, _SHARE = 8, 0.5
+
+
+class Work(NamedTuple):
+    """What a compute was about, for messages."""
+
+    label: str
+    graph: Mapping[Any, Any]
+    row_bytes: float  # of the data read; 0 where it is not known
+
+
+def translated(error: BaseException, work: Work, client: distributed.Client | None, key: Any = None) -> BaseException:
+    """The error to raise in place of one that a scheduler gave; itself where it says what it should."""
+    # The scheduler of processes wraps errors, in many lines.
+    error = getattr(error, "exception", error) if type(error).__module__ == "dask.multiprocessing" else error
+    if isinstance(error, NlisError):
+        return error
+    if isinstance(error, KilledWorker):
+        return _killed(error, work)
+    if isinstance(error, MemoryError):
+        return out_of_memory(work.label, rows_of(work.graph, key), work.row_bytes, error)
+    # Without its scheduler a client fails in many ways.
+    if client is not None and (_of_connection(error) or client.status != "running"):
+        return lost(work.label, client)
+    return error
+
+
+def _of_connection(error: BaseException) -> bool:
+    name = type(error).__name__
+    return isinstance(error, CancelledError | CommClosedError) or name == "ClosedClientError"
+
+
+def lost(label: str, client: distributed.Client) -> ClusterError:
+    """What to say when the client no longer speaks with a scheduler."""
+    if client.status in ("closed", "closing"):
+        return ClusterError(
+            f"{label}: the client was closed, or gave up a scheduler that is gone, before all was computed; make a Client and "
+            "run again"
+        )
+    return ClusterError(
+        f"{label}: lost the scheduler before all was computed, or the work was cancelled there; start a cluster and run again"
+    )
+
+
+def _killed(error: KilledWorker, work: Work) -> ClusterError:
+    rows = rows_of(work.graph, error.task)
+    what = (
+        f"{work.label}: {error.allowed_failures + 1} workers died, one after the other, at {_named(rows, error.task)}"
+    )
+    size = 0 if rows is None else round(work.row_bytes * (rows[1] - rows[0]))
+    last = error.last_worker
+    force = workers.Workforce(1, last.nthreads, last.nthreads, last.memory_limit or None, on_cluster=True)
+    if not size or force.memory is None:
+        return ClusterError(f"{what}; look at these rows, at what is computed of them, and at the logs of the workers")
+    return ClusterError(
+        f"{what}, a block of {size:,} bytes where a worker of {force.threads_of_one} threads may use {force.memory:,}; if memory "
+        f"ran out give block_bytes={_suggested(size, force):,}, else look at these rows and the logs of the workers"
+    )
+
+
+def _named(rows: tuple[int, int] | None, key: Any) -> str:
+    return f"rows {rows[0]} to {rows[1] - 1}" if rows is not None else f"task {key_split(key)!r}"
+
+
+def _suggested(size: int, force: workers.Workforce) -> int:
+    """Bytes of a block of which copies enough for each thread take a share of the memory, and fewer than now."""
+    most = int(_SHARE * (force.memory or 0)) // (_COPIES * force.threads_of_one)
+    return max(1, min(size // 2, most))
+
+
+def out_of_memory(
+    label: str, rows: tuple[int, int] | None, row_bytes: float, cause: BaseException | None = None
+) -> MemoryLimitError:
+    """What to say where memory ran out in a task."""
+    force = workers.workforce()
+    where = "" if rows is None else f" at rows {rows[0]} to {rows[1] - 1}"
+    size = 0 if rows is None else round(row_bytes * (rows[1] - rows[0]))
+    block = f", a block of {size:,} bytes" if size else ""
+    limit = (
+        "" if force.memory is None else f" where a process of {force.threads_of_one} threads may use {force.memory:,}"
+    )
+    remedy = f"give block_bytes={_suggested(size, force):,}" if size else "give a smaller block_bytes"
+    why = f" ({' '.join(str(cause).split())[:60]})" if cause is not None and str(cause) else ""
+    return MemoryLimitError(f"{label}: memory ran out{where}{why}{block}{limit}; {remedy}, or fewer threads")
+
+
+def rows_of(graph: Mapping[Any, Any], key: Any) -> tuple[int, int] | None:
+    """First row that the task of a key reads, and the one behind the last; None where it reads none."""
+    node = graph.get(key)
+    if not isinstance(node, GraphNode):
+        return None
+    for part in _parts(node):
+        if isinstance(part, tuple) and part and isinstance(part[0], slice):
+            rows = part[0]
+            if isinstance(rows.start, int | np.integer) and isinstance(rows.stop, int | np.integer):
+                return int(rows.start), int(rows.stop)
+    return _in_memory(node)
+
+
+def _in_memory(node: GraphNode) -> tuple[int, int] | None:
+    """Rows of a task that is given its block, and behind all blocks the number of its first row."""
+    args = [_value(each) for each in getattr(node, "args", ())]
+    block = next((each for each in args if isinstance(each, np.ndarray) and each.ndim == 2), None)
+    if block is None or not isinstance(args[-1], int):
+        return None
+    return args[-1], args[-1] + len(block)
+
+
+def _value(node: Any) -> Any:
+    return node.value if isinstance(node, DataNode) else node
+
+
+def _parts(node: Any) -> Iterator[Any]:
+    """A task, what it is called with, and what those hold."""
+    yield node
+    value = _value(node)
+    if isinstance(value, GraphNode):
+        inside: Any = (*getattr(value, "args", ()), *getattr(value, "kwargs", {}).values())
+    elif type(value) in (tuple, list):
+        if value is not node:
+            yield value
+        inside = value
+    elif type(value) is dict:
+        inside = value.values()
+    else:
+        return
+    for each in inside:
+        yield from _parts(each)
