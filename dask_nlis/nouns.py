@@ -8,12 +8,13 @@ frozen dataclasses and need nothing here.
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
-from dask_nlis.errors import InputError
+from dask_nlis.errors import InputError, InputTypeError
 
 T = TypeVar("T")
 
@@ -131,9 +132,13 @@ def _plain(value: Any) -> Any:
 
 def from_dict(found: Mapping[str, Any], known: Mapping[str, type]) -> Any:
     """Rebuild a noun from `to_dict`'s form; its name must be in the table `known`."""
-    name = found.get("noun") if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise InputTypeError(f"found is {type(found).__name__}; give the dictionary that to_dict() returned")
+    name = found.get("noun")
     if not isinstance(name, str) or name not in known:
-        raise InputError(f"noun={name!r} is not known; allowed: {', '.join(sorted(known))}; check its spelling")
+        near = get_close_matches(str(name), known, 1)
+        remedy = f"did you mean {near[0]!r}?" if near else "give what to_dict() returned"
+        raise InputError(f"found: noun={name!r} is not known; allowed: {', '.join(sorted(known))}; {remedy}")
     cls = known[name]
     wanted = {f.name for f in fields(cls) if f.init}
     if set(found) - {"noun"} != wanted:

@@ -3,16 +3,14 @@
 import numpy as np
 
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.kernels.numbers import as_float, is_number, real_array
 
 Vector = np.ndarray
 
 
 def vector(name: str, value: object) -> Vector:
     """Return a read-only float64 copy of a number or a 1-D sequence, or raise naming the argument."""
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as cause:
-        raise InputTypeError(f"{name} is {type(value).__name__}; give a number or a 1-D sequence of numbers") from cause
+    array = real_array(name, value, "a number or a 1-D sequence of numbers", "iuf")
     if array.ndim > 1 or np.isnan(array).any():
         raise InputError(f"{name} has shape {array.shape} or holds NaN; give a number or a 1-D sequence of numbers")
     array.setflags(write=False)
@@ -21,9 +19,9 @@ def vector(name: str, value: object) -> Vector:
 
 def positive(name: str, value: object) -> float:
     """Return a positive finite number as float, or raise naming the argument."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+    if not is_number(value):
         raise InputTypeError(f"{name}={value!r} is {type(value).__name__}; give a positive number")
-    if not 0 < value < np.inf:
+    if not 0 < as_float(value) < np.inf:
         raise InputError(f"{name}={value!r} is not allowed; give a positive finite number")
     return float(value)
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from dask_nlis.constraints.arguments import spacing, vector
 from dask_nlis.constraints.quadratic import NoPointError, Pieces, minimize_over, nearest
-from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.errors import InputError
+from dask_nlis.kernels.numbers import real_array
 from dask_nlis.nouns import noun
 
 Vector = np.ndarray
@@ -51,10 +52,7 @@ class HalfSpaces:
     b: Vector
 
     def __post_init__(self) -> None:
-        try:
-            rows = np.array(self.A, dtype=np.float64)
-        except (TypeError, ValueError) as cause:
-            raise InputTypeError(f"HalfSpaces A is {type(self.A).__name__}; give a (k, p) array of numbers") from cause
+        rows = real_array("HalfSpaces A", self.A, "a (k, p) array of numbers", "iuf")
         if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
             raise InputError(f"HalfSpaces A has shape {rows.shape} or is not finite; give a finite (k, p) array")
         limits = vector("HalfSpaces b", self.b)

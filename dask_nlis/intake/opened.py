@@ -20,6 +20,7 @@ from dask_nlis.intake.npy_files import FileArray, of_memmap, open_npy
 from dask_nlis.intake.reader import Reader, write_unit
 from dask_nlis.intake.sizes import check_columns_known, with_sizes
 from dask_nlis.intake.zarr_files import check_path, content_token, list_arrays, open_zarr
+from dask_nlis.kernels.numbers import is_lazy
 from dask_nlis.phase import setting, warn
 
 #: Beyond this float64 skips integers.
@@ -74,7 +75,7 @@ def look_at(argument: str, value: Any, block_bytes: int | None = None, chunks: S
 def check_block_bytes(block_bytes: int | None) -> int:
     """Return the block size in bytes: the argument, or the Dask config key dask-nlis.block-bytes."""
     size = setting("block-bytes", block_bytes)
-    if isinstance(size, str):
+    if isinstance(size, str) and any(map(str.isdigit, size)):  # Dask reads an empty text as one byte
         with suppress(ValueError):  # refused below, with what is allowed
             size = parse_bytes(size)
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
@@ -232,7 +233,7 @@ def check_dtype(argument: str, dtype: np.dtype[Any], names: Sequence[str] | None
 
 def in_memory(argument: str, value: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """Return an array held in memory as float64, with its column names; lazy input is refused."""
-    if isinstance(value, str | os.PathLike | zarr.Array) or hasattr(getattr(value, "data", value), "dask"):
+    if isinstance(value, str | os.PathLike | zarr.Array) or is_lazy(value):
         raise InputTypeError(f"{argument} is {type(value).__name__}, not in memory; take rows first (sample.take)")
     library = type(value).__module__.partition(".")[0]
     if library == "pandas" and hasattr(value, "index"):
@@ -241,6 +242,8 @@ def in_memory(argument: str, value: Any) -> tuple[np.ndarray, tuple[str, ...] | 
     if library == "xarray":
         _, _, names = _from_xarray(argument, value, check_block_bytes(None), None)
         return np.array(value.data, dtype=np.float64), names
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputTypeError(f"{argument} is a MaskedArray, whose mask would be ignored; give plain numbers")
     try:
         array = np.asarray(value)
     except ValueError as cause:

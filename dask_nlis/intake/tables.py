@@ -23,6 +23,8 @@ _KEY = "dask_nlis"
 def write_table(path: Any, columns: Columns, header: Mapping[str, Any], *, overwrite: bool = False) -> None:
     """Write beside the path first and move it there at the end, so that nothing half-written has its name."""
     where, (write, _) = _format_of(path)
+    if not isinstance(overwrite, bool | np.bool_):
+        raise InputTypeError(f"overwrite={overwrite!r} is {type(overwrite).__name__}; give True or False")
     if where.exists() and not overwrite:
         raise StoreExistsError(f"path={str(where)!r} exists; give another path, or overwrite=True")
     if not where.parent.is_dir():

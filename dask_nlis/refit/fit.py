@@ -199,7 +199,9 @@ class Fit:
         """
         x, names = in_memory("X", X)
         if x.ndim != 2 or x.shape[1] != len(self.feature_names):
-            raise InputError(f"X has shape {x.shape}, but the fit expects {len(self.feature_names)} columns")
+            raise InputError(
+                f"X has shape {x.shape}, but the fit expects {len(self.feature_names)} columns; give (m, {len(self.feature_names)})"
+            )
         if names is not None and names != self.feature_names and self.feature_names != default_names(x.shape[1]):
             differ = next((a, b) for a, b in zip(names, self.feature_names, strict=True) if a != b)
             raise InputError(
@@ -215,8 +217,9 @@ class Fit:
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Fit":
         """Rebuild a fit from `to_dict`."""
-        problem = Problem.from_dict(found["problem"])
-        fit: Fit = from_dict({**found, "problem": problem}, {"Fit": Fit})
+        known = isinstance(found, Mapping) and found.get("noun") == "Fit" and "problem" in found
+        fields = {**found, "problem": Problem.from_dict(found["problem"])} if known else found
+        fit: Fit = from_dict(fields, {"Fit": Fit})  # says what is wrong with the others
         return fit
 
     def _summary(self) -> dict[str, Any]:

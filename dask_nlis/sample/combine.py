@@ -79,7 +79,7 @@ def pool_at(samples: Sequence[Sample], values: Sequence[np.ndarray], combine: st
 
 def _poolable(samples: Any, combine: str) -> list[Sample]:
     parts = _checked(samples, "pool")
-    if combine not in _COMBINE:
+    if not isinstance(combine, str) or combine not in _COMBINE:
         raise InputError(f"combine={combine!r} is not known; give one of {', '.join(map(repr, _COMBINE))}")
     if len({part.n_rows for part in parts}) > 1:
         counts = ", ".join(f"{part.n_rows:,}" for part in parts)
@@ -208,9 +208,9 @@ def concat(samples: Sequence[Sample]) -> Sample:
 
 def _checked(samples: Any, verb: str) -> list[Sample]:
     parts = [samples] if isinstance(samples, Sample) else list(samples) if isinstance(samples, list | tuple) else []
-    wrong = next((part for part in parts if not isinstance(part, Sample)), None)
-    if wrong is not None or (not parts and not isinstance(samples, list | tuple)):
-        found = samples if wrong is None else wrong
+    wrong = [part for part in parts if not isinstance(part, Sample)]
+    if wrong or (not parts and not isinstance(samples, list | tuple)):
+        found = wrong[0] if wrong else samples
         raise InputTypeError(f"samples hold {type(found).__name__}; give {verb} a list of samples")
     if len(parts) < 2:
         raise InputError(f"samples has {len(parts)} sample{'' if len(parts) == 1 else 's'}; give {verb} two or more")
