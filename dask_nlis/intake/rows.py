@@ -6,12 +6,15 @@ import dask
 import dask.array as da
 from dask.base import tokenize
 
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError, PerformanceWarning
 from dask_nlis.intake.containers import Container
 from dask_nlis.intake.names import default_names, name_columns
 from dask_nlis.intake.opened import check_block_bytes, look_at, open_array
 from dask_nlis.intake.sizes import count_rows, unknown_rows, with_sizes
+
+#: Tasks that take a scheduler seconds of its own.
+_MANY_BLOCKS = 50_000
 
 
 class Rows(NamedTuple):
@@ -89,6 +92,7 @@ def take_in(
             f"{argument} has shape {x.shape}: no {'rows' if not x.shape[0] else 'columns'}; give at least one"
         )
     x = _whole_rows(argument, x, block_bytes)
+    _warn_of_layout(argument, x, block_bytes)
     columns = names or default_names(x.shape[1])
     labels = None if y is None else _column("y", y, x, block_bytes)
     weights = None if sample_weight is None else _column("sample_weight", sample_weight, x, block_bytes)
@@ -113,6 +117,25 @@ def _whole_rows(argument: str, x: da.Array, block_bytes: int) -> da.Array:
         PerformanceWarning,
     )
     return x.rechunk({1: -1}, method="tasks")
+
+
+def _warn_of_layout(argument: str, x: da.Array, block_bytes: int) -> None:
+    """Warn of blocks so small that their tasks take the time, and of one that this process could not hold."""
+    row_bytes = x.shape[1] * x.dtype.itemsize
+    rows, largest = max(1, block_bytes // row_bytes), max(x.chunks[0]) * row_bytes
+    pieces = len(x.chunks[0])
+    if pieces > _MANY_BLOCKS and largest < block_bytes // 16:
+        phase.warn(
+            f"{argument} has {pieces:,} blocks of at most {largest:,} bytes, a task each; call "
+            f"{argument}.rechunk({{0: {rows:,}}}) first",
+            PerformanceWarning,
+        )
+    if workers.client_in_force() is None and largest > workers.memory_here():
+        phase.warn(
+            f"{argument} has a block of {largest:,} bytes, above the {workers.memory_here():,} of this process; call "
+            f"{argument}.rechunk({{0: {rows:,}}}) first",
+            PerformanceWarning,
+        )
 
 
 def _column(argument: str, value: Any, x: da.Array, block_bytes: int) -> da.Array:
