@@ -305,10 +305,20 @@ def calls() -> list[tuple[str, str]]:
     return [(name, argument) for name, (_, given) in CALLS.items() for argument in given]
 
 
-def outcome(name: str, argument: str, kind: str) -> str | None:
-    """What is wrong with the answer to a bad argument; None where it is a result, or one of our errors that names it."""
+def holds_several(name: str, argument: str) -> bool:
+    return argument != "found" and isinstance(CALLS[name][1][argument], list | tuple | dict)
+
+
+def outcome(name: str, argument: str, kind: str, inside: bool = False) -> str | None:
+    """What is wrong with the answer to a bad argument; None where it is a result, or one of our errors that names it.
+
+    With `inside` the first item of a list, a tuple or a mapping is bad.
+    """
     function, given = CALLS[name]
-    given = given | {argument: BAD[kind]()}
+    bad, good = BAD[kind](), given[argument]
+    if inside:
+        bad = good | {next(iter(good)): bad} if isinstance(good, dict) else type(good)([bad, *good[1:]])
+    given = given | {argument: bad}
     several = [given.pop("arrays")] if "arrays" in given else []
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -329,8 +339,8 @@ def outcome(name: str, argument: str, kind: str) -> str | None:
     return f"{kind}: warns {foreign[0].message}" if foreign else None
 
 
-def check(name: str, argument: str, kinds: Iterable[str]) -> None:
-    wrong = [outcome(name, argument, kind) for kind in kinds if (name, argument, kind) not in LEFT_OUT]
+def check(name: str, argument: str, kinds: Iterable[str], inside: bool = False) -> None:
+    wrong = [outcome(name, argument, kind, inside) for kind in kinds if (name, argument, kind) not in LEFT_OUT]
     assert not list(filter(None, wrong))
 
 
@@ -349,6 +359,11 @@ def _elsewhere(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("name", "argument"), calls())
 def test_what_does_not_belong_is_a_result_or_one_error_of_ours_naming_the_argument(name, argument):
     check(name, argument, OFTEN)
+
+
+@pytest.mark.parametrize(("name", "argument"), [each for each in calls() if holds_several(*each)])
+def test_what_does_not_belong_among_several_is_a_result_or_one_error_of_ours(name, argument):
+    check(name, argument, OFTEN, inside=True)
 
 
 @pytest.mark.slow

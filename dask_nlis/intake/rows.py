@@ -92,7 +92,8 @@ def take_in(
             f"{argument} has shape {x.shape}: no {'rows' if not x.shape[0] else 'columns'}; give at least one"
         )
     x = _whole_rows(argument, x, block_bytes)
-    _warn_of_layout(argument, x, block_bytes)
+    if isinstance(X, da.Array):  # else the blocks are ours
+        _warn_of_layout(argument, x, block_bytes)
     columns = names or default_names(x.shape[1])
     labels = None if y is None else _column("y", y, x, block_bytes)
     weights = None if sample_weight is None else _column("sample_weight", sample_weight, x, block_bytes)
@@ -122,8 +123,8 @@ def _whole_rows(argument: str, x: da.Array, block_bytes: int) -> da.Array:
 def _warn_of_layout(argument: str, x: da.Array, block_bytes: int) -> None:
     """Warn of blocks so small that their tasks take the time, and of one that this process could not hold."""
     row_bytes = x.shape[1] * x.dtype.itemsize
-    rows, largest = max(1, block_bytes // row_bytes), max(x.chunks[0]) * row_bytes
-    pieces = len(x.chunks[0])
+    pieces, largest = len(x.chunks[0]), max(x.chunks[0]) * row_bytes
+    rows = max(1, min(block_bytes // row_bytes, x.shape[0]))
     if pieces > _MANY_BLOCKS and largest < block_bytes // 16:
         phase.warn(
             f"{argument} has {pieces:,} blocks of at most {largest:,} bytes, a task each; call "

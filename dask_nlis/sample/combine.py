@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.kernels.numbers import real_array
 from dask_nlis.kernels.weights import horvitz_thompson
 from dask_nlis.sample.noun import Sample
 from dask_nlis.sample.scale import REPLACING, GroupScale, Scale
@@ -270,7 +271,8 @@ def _taken(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarr
         )
     out = []
     for k, (part, given) in enumerate(zip(parts, scores, strict=True)):
-        values = np.asarray(take_rows(f"scores[{k}]", given, rows, part.n_rows), dtype=np.float64).reshape(-1)
+        taken = take_rows(f"scores[{k}]", given, rows, part.n_rows)
+        values = real_array(f"scores[{k}]", taken, "the scores the sample was drawn by").reshape(-1)
         _check_values(k, part, values, rows)
         out.append(values)
     return out

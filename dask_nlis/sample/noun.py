@@ -7,7 +7,7 @@ import numpy as np
 
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import read_table, write_table
-from dask_nlis.kernels.numbers import real_array
+from dask_nlis.kernels.numbers import is_lazy, real_array
 from dask_nlis.kernels.weights import effective_sample_size
 from dask_nlis.nouns import from_dict, noun, to_dict
 from dask_nlis.sample.files import from_lines, to_lines
@@ -112,7 +112,8 @@ class Sample:
         >>> nlis.draw(np.array([1.0, 3.0, 4.0]), 2, seed=0).expected_count(np.array([1.0, 4.0]))
         array([0.25, 1.  ])
         """
-        values = real_array("scores", scores, "scores such as those the sample was drawn by")
+        known = np.asarray(scores) if is_lazy(scores) else scores
+        values = real_array("scores", known, "scores such as those the sample was drawn by")
         if not (np.isfinite(values) & (values >= 0)).all():
             raise InputError("scores are no finite numbers >= 0; give scores such as those the sample was drawn by")
         return self.scale.expected_count(values, self.n_draws, by)

@@ -110,6 +110,8 @@ def _opened(scores: Sequence[Any]) -> list[Opened]:
         what = "empty" if isinstance(scores, list | tuple) else type(scores).__name__
         raise InputTypeError(f"scores is {what}; give a list of arrays of shape (n,)")
     first = open_array("scores[0]", scores[0])
+    if first.array.ndim != 1:
+        raise InputError(f"scores[0] has shape {first.array.shape}; give (n,)")
     opened = [
         first,
         *(open_array(f"scores[{k}]", each, None, first.array.chunks[0]) for k, each in enumerate(scores[1:], 1)),
