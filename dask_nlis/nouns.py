@@ -8,13 +8,14 @@ frozen dataclasses and need nothing here.
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
 from dask_nlis.documents import check_levels
-from dask_nlis.errors import InputError, NlisError
+from dask_nlis.errors import InputError, InputTypeError, NlisError
 from dask_nlis.fields import fitting
 from dask_nlis.redact import redacted
 
@@ -139,9 +140,13 @@ def from_dict(found: Mapping[str, Any], known: Mapping[str, type], *, typed: boo
 
     With `typed`, fields must have the types they are declared with, for nouns whose constructors take them as they come.
     """
-    name = found.get("noun") if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise InputTypeError(f"found is {type(found).__name__}; give the dictionary that to_dict() returned")
+    name = found.get("noun")
     if not isinstance(name, str) or name not in known:
-        raise InputError(f"noun={name!r} is not known; allowed: {', '.join(sorted(known))}; check its spelling")
+        near = get_close_matches(str(name), known, 1)
+        remedy = f"did you mean {near[0]!r}?" if near else "give what to_dict() returned"
+        raise InputError(f"found: noun={name!r} is not known; allowed: {', '.join(sorted(known))}; {remedy}")
     cls = known[name]
     wanted = {f.name for f in fields(cls) if f.init}
     if set(found) - {"noun"} != wanted:

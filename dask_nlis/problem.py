@@ -34,7 +34,7 @@ from dask_nlis.constraints import AmplitudeBand, Ball, Box, Constraint, HalfSpac
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.joined import joined
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.kernels.numbers import is_number
+from dask_nlis.kernels.numbers import real_array
 from dask_nlis.losses import (
     AbsoluteError,
     CustomLoss,
@@ -193,26 +193,15 @@ _KNOWN: dict[str, type] = {
 def check_theta(problem: Problem, theta: object, d: int, names: Sequence[str], argument: str = "theta") -> np.ndarray:
     """Return a read-only copy of theta as float64 of shape (p,), or raise with p and the names."""
     p = problem.model.n_parameters(d)
-    if type(theta).__module__.partition(".")[0] == "torch":
-        raise InputTypeError(f"{argument} is a torch tensor; give {argument}.detach().cpu().numpy()")
-    if isinstance(theta, np.ma.MaskedArray):
-        raise InputTypeError(f"{argument} is a MaskedArray, whose mask would be ignored; give {p} plain numbers")
-    if hasattr(theta, "__dask_graph__"):
-        raise InputTypeError(f"{argument} is a lazy {type(theta).__name__}; give {argument}.compute()")
-    if theta is None:
-        raise InputTypeError(f"{argument} is None; give {p} numbers, such as pilot(...).theta")
-    try:
-        given = np.asarray(theta)
-    except (TypeError, ValueError) as cause:
-        raise InputTypeError(f"{argument} is {type(theta).__name__}; give {p} numbers") from cause
-    if given.dtype.kind not in "biuf" and not (given.dtype == object and all(map(is_number, given.flat))):
-        raise InputTypeError(f"{argument} is {type(theta).__name__} of {given.dtype}; give {p} real numbers")
-    with np.errstate(over="ignore"):  # of a long double, reported below
-        array = np.array(given, dtype=np.float64) + 0.0  # -0.0 is 0.0, which has the same rows and the same token
+    # -0.0 is 0.0, which has the same rows and the same token
+    array = real_array(argument, theta, f"{p} real numbers, such as pilot(...).theta") + 0.0
     if array.shape != (p,):
         parameters = problem.model.parameter_names(names)
         listed = ", ".join(parameters[:4]) + (", ..." if p > 4 else "")
-        raise InputError(f"{argument} has shape {array.shape}, but this model expects ({p},): {listed}")
+        raise InputError(
+            f"{argument} has shape {array.shape}, but this model expects ({p},) for the {d} columns of X: {listed}; give "
+            "pilot(...).theta, or pack() its parts"
+        )
     if not np.isfinite(array).all():
         where = int(np.argmin(np.isfinite(array)))
         raise InputError(f"{argument}[{where}]={array[where]} is not finite; give finite numbers")

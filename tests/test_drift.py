@@ -187,7 +187,7 @@ def test_a_tidy_frame_and_a_line(rng):
         ([[0.0] * 4], {}, nlis.InputError, r"thetas have shape \(1, 4\)"),
         ([0.0] * 4, {}, nlis.InputError, r"thetas have shape \(4,\)"),
         ([[0.0] * 4, [0.0]], {}, nlis.InputError, "unequal lengths"),
-        ([[0.0] * 3] * 2, {}, nlis.InputError, r"theta has shape \(3,\).*expects \(4,\)"),
+        ([[0.0] * 3] * 2, {}, nlis.InputError, r"thetas\[0\] has shape \(3,\).*expects \(4,\)"),
         ([[0.0] * 4, [np.nan] * 4], {}, nlis.InputError, r"thetas\[1\]\[0\]=nan"),
         ([[0.0] * 4] * 2, {"by": "rank"}, nlis.InputError, "by='rank' is not known"),
         ([[0.0] * 4] * 2, {"top": 0}, nlis.InputError, "top=0"),

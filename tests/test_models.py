@@ -304,7 +304,7 @@ REFUSED = {
     "theta of other length": (
         lambda: nlis.dual_matrix(nlis.Problem(nlis.ReluNetwork(2)), np.ones((5, D)), theta=np.ones(D)),
         nlis.InputError,
-        r"expects \(10,\): a1, b1\[x0\]",
+        r"expects \(10,\) for the 4 columns of X: a1, b1\[x0\]",
     ),
 }
 

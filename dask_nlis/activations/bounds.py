@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.errors import InputError, InputTypeError
-from dask_nlis.kernels.numbers import is_number
+from dask_nlis.kernels.numbers import as_float, is_number
 
 Array = Any
 Secant = Callable[[Array], Array]
@@ -24,7 +24,7 @@ def interval(lower: object, upper: object) -> tuple[float, float]:
 def _end(name: str, value: object) -> float:
     if not is_number(value):
         raise InputTypeError(f"secant_bounds {name}={value!r} is {type(value).__name__}; give a number or an infinity")
-    return float(value)
+    return as_float(value)
 
 
 def distances(lower: float, upper: float) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from array_api_compat import array_namespace
 from dask_nlis.activations import bounds
 from dask_nlis.activations.protocol import LINE
 from dask_nlis.errors import InputError
-from dask_nlis.kernels.numbers import is_number
+from dask_nlis.kernels.numbers import as_float, is_number
 from dask_nlis.kernels.special import NORMAL_LIMIT, expit, normal_cdf, normal_density
 from dask_nlis.nouns import noun
 
@@ -61,7 +61,7 @@ class Swish:
     def __post_init__(self) -> None:
         for name in ("c1", "c2", "zeta"):
             value = getattr(self, name)
-            if not is_number(value) or not math.isfinite(value):
+            if not is_number(value) or not math.isfinite(as_float(value)):
                 raise InputError(f"Swish {name}={value!r} is not allowed; give a finite number")
             object.__setattr__(self, name, float(value) + 0.0)  # -0.0 is 0.0: equal nouns are one noun
         if not 0 <= self.c1 <= self.c2:

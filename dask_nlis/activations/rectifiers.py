@@ -9,7 +9,7 @@ from array_api_compat import array_namespace
 from dask_nlis.activations import bounds
 from dask_nlis.activations.protocol import LINE
 from dask_nlis.errors import InputError
-from dask_nlis.kernels.numbers import is_number
+from dask_nlis.kernels.numbers import as_float, is_number
 from dask_nlis.kernels.special import quotient
 from dask_nlis.nouns import noun
 
@@ -97,7 +97,7 @@ class LeakyRelu:
 
     def __post_init__(self) -> None:
         slope = self.slope
-        if not is_number(slope) or not 0 <= slope < math.inf:
+        if not is_number(slope) or not 0 <= as_float(slope) < math.inf:
             raise InputError(f"LeakyRelu slope={slope!r} is not allowed; give a finite number >= 0, such as 0.01")
         object.__setattr__(self, "slope", float(slope) + 0.0)  # -0.0 is 0.0: equal nouns are one noun
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dask_nlis.constraints.arguments import numbers, spacing, vector
+from dask_nlis.constraints.arguments import spacing, vector
 from dask_nlis.constraints.quadratic import NoPointError, Pieces, minimize_over, nearest
 from dask_nlis.errors import InputError
+from dask_nlis.kernels.numbers import real_array
 from dask_nlis.nouns import noun
 
 Vector = np.ndarray
@@ -51,7 +52,7 @@ class HalfSpaces:
     b: Vector
 
     def __post_init__(self) -> None:
-        rows = numbers("HalfSpaces A", self.A, "a (k, p) array of numbers")
+        rows = real_array("HalfSpaces A", self.A, "a (k, p) array of numbers", "iuf")
         if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
             raise InputError(f"HalfSpaces A has shape {rows.shape} or is not finite; give a finite (k, p) array")
         limits = vector("HalfSpaces b", self.b)

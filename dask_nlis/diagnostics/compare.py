@@ -32,6 +32,10 @@ class _Drawn(NamedTuple):
     sample: Sample
 
 
+#: Most seeds that `seeds=` counts up to: draws tell seeds apart by 32 bits.
+_MOST_SEEDS = 2**32
+
+
 def compare(
     problem: Problem,
     X: Any,
@@ -245,20 +249,24 @@ def _scores(scores: Any, n: int) -> dict[str, da.Array]:
 
 
 def _sizes(sizes: Any, scheme: str, n: int) -> list[int]:
-    found = [checked_size(size, scheme, n) for size in _several("sizes", sizes, "sizes of samples")]
+    found = [checked_size(size, scheme, n, "sizes") for size in _several("sizes", sizes, "sizes of samples")]
     return _distinct("sizes", found)
 
 
 def _seeds(seeds: Any) -> list[int]:
     if isinstance(seeds, Sequence | np.ndarray):
-        return _distinct("seeds", [checked_seed(seed) for seed in _several("seeds", seeds, "seeds")])
+        return _distinct("seeds", [checked_seed(seed, "seeds") for seed in _several("seeds", seeds, "seeds")])
     check_count("seeds", seeds)
+    if seeds > _MOST_SEEDS:
+        raise InputError(f"seeds={seeds} is not allowed; give a number of seeds up to {_MOST_SEEDS:,}")
     return list(range(int(seeds)))
 
 
 def _several(argument: str, value: Any, what: str) -> list[Any]:
     if isinstance(value, str | bytes | Mapping):
         raise InputTypeError(f"{argument} is {type(value).__name__}; give one or a sequence of {what}")
+    if isinstance(value, np.ndarray) and value.ndim != 1:
+        raise InputError(f"{argument} has shape {value.shape}; give one or a sequence of {what}")
     several = list(value) if isinstance(value, Sequence | np.ndarray) else [value]
     if not several:
         raise InputError(f"{argument} is empty; give one or a sequence of {what}")

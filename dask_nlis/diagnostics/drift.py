@@ -12,7 +12,7 @@ from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.factor.sums import check_finite_factor, read_sum
 from dask_nlis.intake import Rows
 from dask_nlis.kernels.linalg import spectrum
-from dask_nlis.matrix import Dual, TallMatrix, dual_matrix, shared
+from dask_nlis.matrix import Dual, TallMatrix, dual_at, shared
 from dask_nlis.problem import Problem, check_theta
 
 #: Width of a square matrix as large as the tables of a pair usually are.
@@ -96,7 +96,7 @@ def drift(
         raise InputTypeError("y is None, but the loss needs labels; give an array of shape (n,)")
     table = _table(thetas)
     options = {"sample_weight": sample_weight, "missing": missing, "device": device, "block_bytes": block_bytes}
-    matrix = dual_matrix(problem, X, y, theta=table[0], **options)
+    matrix = dual_at(problem, X, y, table[0], argument="thetas[0]", **options)
     rules = _rules(problem, table, matrix.source)
     whiteners = _whiteners(matrix, rules) if by == "leverage" else None
     pairs = _pairs(len(rules))

@@ -14,6 +14,7 @@ from dask_nlis.checkpoints import NOWHERE, Checkpoints, kinds_of
 from dask_nlis.device import choose
 from dask_nlis.errors import InputError, InputTypeError, NonFiniteError
 from dask_nlis.intake import Rows
+from dask_nlis.kernels.numbers import real_array
 from dask_nlis.matrix import Finding, Job, TallMatrix, boxed, check_finite, dual_matrix, leaves, map_boxes
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
@@ -78,12 +79,7 @@ def total_loss(
     """
     if y is None:
         raise InputTypeError(f"y is None, but {type(problem.loss).__name__} needs labels; give an array of shape (n,)")
-    if theta is None:
-        raise InputTypeError("theta is None; give numbers of shape (p,) or (k, p)")
-    try:
-        table = np.atleast_2d(np.asarray(theta, dtype=np.float64))
-    except (TypeError, ValueError) as cause:
-        raise InputTypeError(f"theta is {type(theta).__name__}; give numbers of shape (p,) or (k, p)") from cause
+    table = np.atleast_2d(real_array("theta", theta, "numbers of shape (p,) or (k, p)"))
     if table.ndim != 2 or not len(table):
         raise InputError(f"theta has shape {np.shape(theta)}; give (p,) or (k, p)")
     matrix = dual_matrix(

@@ -31,12 +31,16 @@ from dask_nlis.intake.zarr_files import (
     open_zarr,
     survey,
 )
+from dask_nlis.kernels.numbers import is_lazy
 from dask_nlis.phase import setting, warn
 
 #: Beyond this float64 skips integers.
 LARGEST_INTEGER = 2**53
 
 _ACCEPTED = "a NumPy, Dask, Zarr, HDF5, pandas or xarray array, or a path to a Zarr array or NPY file"
+
+#: How text becomes columns that are the same in every part of the data.
+_ENCODE = "with the categories of the whole data (dd.get_dummies after .categorize())"
 
 #: A chunk or shard of more than so many blocks is refused: whole ones are read, and each task holds one.
 MOST_BLOCKS = 16
@@ -85,7 +89,7 @@ def look_at(argument: str, value: Any, block_bytes: int | None = None, chunks: S
 def check_block_bytes(block_bytes: int | None) -> int:
     """Return the block size in bytes: the argument, or the Dask config key dask-nlis.block-bytes."""
     size = setting("block-bytes", block_bytes)
-    if isinstance(size, str):
+    if isinstance(size, str) and any(map(str.isdigit, size)):  # Dask reads an empty text as one byte
         with suppress(ValueError):  # refused below, with what is allowed
             size = parse_bytes(size)
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
@@ -115,6 +119,8 @@ def _dispatch(argument: str, value: Any, block_bytes: int, chunks: Sequence[int]
         return Opened(_from_memory(block, block_bytes, chunks), index, names)
     if library == "xarray":
         return _from_xarray(argument, value, block_bytes, chunks)
+    if library in ("dask", "dask_expr") and hasattr(value, "to_dask_array"):
+        raise _lazy_table(argument, value)
     if library in ("torch", "cupy", "scipy", "sparse", "jax", "jaxlib", "polars") or isinstance(
         value, np.ma.MaskedArray
     ):
@@ -129,6 +135,20 @@ def _dispatch(argument: str, value: Any, block_bytes: int, chunks: Sequence[int]
     if not all(hasattr(value, name) for name in ("shape", "dtype", "__getitem__")) or hasattr(value, "dask"):
         raise InputTypeError(f"{argument} is {type(value).__name__}; give {_ACCEPTED}")
     return from_storage(argument, value, block_bytes, chunks)
+
+
+def _lazy_table(argument: str, table: Any) -> InputTypeError:
+    """The error for a Dask DataFrame or Series, whose columns may differ in kind and whose rows are not counted."""
+    kinds = table.dtypes.items() if table.ndim == 2 else [(table.name, table.dtype)]
+    for name, dtype in kinds:
+        if getattr(dtype, "kind", "O") not in "biuf":
+            return InputTypeError(
+                f"{argument} column {str(name)!r} has dtype {dtype}; encode it as numbers first, {_ENCODE}, then give "
+                f"{argument}.to_dask_array(lengths=True)"
+            )
+    return InputTypeError(
+        f"{argument} is a Dask {type(table).__name__}, whose rows are not counted; give {argument}.to_dask_array(lengths=True)"
+    )
 
 
 def _at_path(argument: str, path: str | os.PathLike[str]) -> Any:
@@ -228,10 +248,13 @@ def _from_pandas(argument: str, table: Any) -> tuple[np.ndarray, tuple[str, ...]
 def _pandas_column(argument: str, name: Any, column: Any) -> np.ndarray:
     kind = getattr(column.dtype, "kind", "O")
     if kind not in "biuf":
-        first = next((v for v in column if not isinstance(v, int | float | np.number)), None)
-        example = f", first other value {first!r}"[:60] if first is not None else ""
+        row, first = next(
+            ((k, v) for k, v in enumerate(column) if not isinstance(v, int | float | np.number)), (0, None)
+        )
+        example = f", first other value {first!r}"[:60] + f" at row {row}" if first is not None else ""
         raise InputTypeError(
-            f"{argument} column {str(name)!r} has dtype {column.dtype}{example}; encode it as numbers first"
+            f"{argument} column {str(name)!r} has dtype {column.dtype}{example}; encode it as numbers first, with the "
+            "categories of the whole data (pd.get_dummies of one table)"
         )
     converted: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
     if kind in "iu" and column.dtype.itemsize == 8:
@@ -268,7 +291,7 @@ def check_dtype(argument: str, dtype: np.dtype[Any], names: Sequence[str] | None
 
 def in_memory(argument: str, value: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """Return an array held in memory as float64, with its column names; lazy input is refused."""
-    if isinstance(value, str | os.PathLike | zarr.Array) or hasattr(getattr(value, "data", value), "dask"):
+    if isinstance(value, str | os.PathLike | zarr.Array) or is_lazy(value):
         raise InputTypeError(f"{argument} is {type(value).__name__}, not in memory; take rows first (sample.take)")
     library = type(value).__module__.partition(".")[0]
     if library == "pandas" and hasattr(value, "index"):
@@ -277,6 +300,8 @@ def in_memory(argument: str, value: Any) -> tuple[np.ndarray, tuple[str, ...] | 
     if library == "xarray":
         _, _, names = _from_xarray(argument, value, check_block_bytes(None), None)
         return np.array(value.data, dtype=np.float64), names
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputTypeError(f"{argument} is a MaskedArray, whose mask would be ignored; give plain numbers")
     try:
         array = np.asarray(value)
     except ValueError as cause:

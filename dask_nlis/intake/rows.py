@@ -6,12 +6,15 @@ import dask
 import dask.array as da
 from dask.base import tokenize
 
-from dask_nlis import phase
+from dask_nlis import phase, workers
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError, PerformanceWarning
 from dask_nlis.intake.containers import Container
 from dask_nlis.intake.names import default_names, name_columns
 from dask_nlis.intake.opened import check_block_bytes, look_at, open_array
 from dask_nlis.intake.sizes import count_rows, unknown_rows, with_sizes
+
+#: Tasks that take a scheduler seconds of its own.
+_MANY_BLOCKS = 50_000
 
 
 class Rows(NamedTuple):
@@ -55,9 +58,11 @@ def take_in(
     sample_weight: Any = None,
     *,
     block_bytes: int | None = None,
+    argument: str = "X",
 ) -> Rows:
     """Check and align X (n, d), y (n,) and row weights (n,) of any accepted kind; reads metadata only.
 
+    `argument` is what the caller calls X.
     Dask arrays whose blocks have unknown lengths are read once, all in one compute.
 
     Raises
@@ -71,20 +76,24 @@ def take_in(
         raise InputError("the Dask setting array.query-planning is True, which lacks what scores need; set it to False")
     block_bytes = check_block_bytes(block_bytes)
     if X is None:
-        raise InputTypeError("X is None; give an array of shape (n, d)")
-    x, container, names = look_at("X", X, block_bytes)
+        raise InputTypeError(f"{argument} is None; give an array of shape (n, d)")
+    x, container, names = look_at(argument, X, block_bytes)
     if x.ndim != 2:
-        remedy = "X.reshape(-1, 1) for one feature" if x.ndim == 1 else "X.reshape(len(X), -1)"
-        raise InputError(f"X has {x.ndim} dimensions (shape {x.shape}); give two, as in {remedy}")
+        remedy = ".reshape(-1, 1) for one feature" if x.ndim == 1 else f".reshape(len({argument}), -1)"
+        raise InputError(f"{argument} has {x.ndim} dimensions (shape {x.shape}); give two, as in {argument}{remedy}")
     beside = {"y": y, "sample_weight": sample_weight}
     uncounted = {name: array for name, array in beside.items() if isinstance(array, da.Array) and unknown_rows(array)}
     for name, array in uncounted.items():
         _check_one_column(name, look_at(name, array).array, "n")
-    count_rows({"X": x, **uncounted})
-    x = with_sizes("X", x)
+    count_rows({argument: x, **uncounted})
+    x = with_sizes(argument, x)
     if 0 in x.shape:
-        raise InputError(f"X has shape {x.shape}: no {'rows' if not x.shape[0] else 'columns'}; give at least one")
-    x = _whole_rows(x, block_bytes)
+        raise InputError(
+            f"{argument} has shape {x.shape}: no {'rows' if not x.shape[0] else 'columns'}; give at least one"
+        )
+    x = _whole_rows(argument, x, block_bytes)
+    if isinstance(X, da.Array):  # else the blocks are ours
+        _warn_of_layout(argument, x, block_bytes)
     columns = names or default_names(x.shape[1])
     labels = None if y is None else _column("y", y, x, block_bytes)
     weights = None if sample_weight is None else _column("sample_weight", sample_weight, x, block_bytes)
@@ -94,21 +103,40 @@ def take_in(
     return Rows(x, labels, weights, columns, container, token)
 
 
-def _whole_rows(x: da.Array, block_bytes: int) -> da.Array:
+def _whole_rows(argument: str, x: da.Array, block_bytes: int) -> da.Array:
     pieces = len(x.chunks[1])
     if pieces == 1:
         return x
     largest = max(x.chunks[0]) * x.shape[1] * x.dtype.itemsize
     if largest > 16 * block_bytes:
         raise InputError(
-            f"X has {pieces} column chunks and whole rows would make blocks of {largest:,} bytes; "
-            "call X.rechunk({1: -1, 0: 'auto'}) first"
+            f"{argument} has {pieces} column chunks and whole rows would make blocks of {largest:,} bytes; "
+            f"call {argument}.rechunk({{1: -1, 0: 'auto'}}) first"
         )
     phase.warn(
-        f"X has {pieces} column chunks, which are joined on reading; store whole rows in each chunk",
+        f"{argument} has {pieces} column chunks, which are joined on reading; store whole rows in each chunk",
         PerformanceWarning,
     )
     return x.rechunk({1: -1}, method="tasks")
+
+
+def _warn_of_layout(argument: str, x: da.Array, block_bytes: int) -> None:
+    """Warn of blocks so small that their tasks take the time, and of one that this process could not hold."""
+    row_bytes = x.shape[1] * x.dtype.itemsize
+    pieces, largest = len(x.chunks[0]), max(x.chunks[0]) * row_bytes
+    rows = max(1, min(block_bytes // row_bytes, x.shape[0]))
+    if pieces > _MANY_BLOCKS and largest < block_bytes // 16:
+        phase.warn(
+            f"{argument} has {pieces:,} blocks of at most {largest:,} bytes, a task each; call "
+            f"{argument}.rechunk({{0: {rows:,}}}) first",
+            PerformanceWarning,
+        )
+    if workers.client_in_force() is None and largest > workers.memory_here():
+        phase.warn(
+            f"{argument} has a block of {largest:,} bytes, above the {workers.memory_here():,} of this process; call "
+            f"{argument}.rechunk({{0: {rows:,}}}) first",
+            PerformanceWarning,
+        )
 
 
 def _column(argument: str, value: Any, x: da.Array, block_bytes: int) -> da.Array:

@@ -18,7 +18,7 @@ from dask_nlis import phase
 from dask_nlis.blocks import is_regular, starts
 from dask_nlis.checkpoints import NOWHERE, Checkpoints, kinds_of, with_kept
 from dask_nlis.errors import InputError, StoreWriteError
-from dask_nlis.intake.reader import Reader
+from dask_nlis.intake.reader import Reader, write_unit
 from dask_nlis.intake.scratch import scratch_folder
 
 
@@ -73,8 +73,12 @@ def write_scores(scores: da.Array, target: "zarr.Array[Any]", label: str, saved:
 
     Each task writes whole chunks of its own, so a repeated task rewrites the same bytes, and then keeps the record.
     """
-    if target.chunks[0] != scores.chunks[0][0] or not is_regular(scores.chunks[0]):
-        raise InputError(f"score blocks {scores.chunks[0][:3]} do not match stored chunks of {target.chunks[0]} rows")
+    unit = write_unit(target)
+    if not is_regular(scores.chunks[0]) or (scores.numblocks[0] > 1 and scores.chunks[0][0] % unit):
+        shown = ", ".join(map(str, scores.chunks[0][:3]))
+        raise InputError(
+            f"scores come in blocks of {shown}, ... rows, but are stored by {unit:,}; rechunk them to a multiple of that"
+        )
     written: da.Array = da.blockwise(
         _write_block,
         "i",

@@ -9,6 +9,7 @@ from dask_nlis import phase
 from dask_nlis.errors import InputError, NonFiniteError
 from dask_nlis.intake.names import name_columns
 from dask_nlis.intake.rows import Rows, take_in
+from dask_nlis.kernels.numbers import real_array
 from dask_nlis.nouns import noun
 
 
@@ -57,7 +58,7 @@ class Standardization:
         >>> Standardization(np.array([2.0]), np.array([4.0])).to_raw([8.0, 1.0])
         array([ 2., -3.])
         """
-        array = np.asarray(theta, dtype=np.float64)
+        array = real_array("theta", theta, f"{len(self.mean) + 1} numbers")
         if array.shape != (len(self.mean) + 1,):
             raise InputError(
                 f"theta has shape {array.shape}; give ({len(self.mean) + 1},), coef then intercept, of a model with intercept"

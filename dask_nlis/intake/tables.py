@@ -31,6 +31,8 @@ MOST_BYTES, _MOST_CHUNK_BYTES, _CHUNK_ROWS = 4 * 2**30, 2**28, 2**20
 def write_table(path: Any, columns: Columns, header: Mapping[str, Any], *, overwrite: bool = False) -> None:
     """Write beside the path first and move it there at the end, so that nothing half-written has its name."""
     where, (write, _) = _format_of(path)
+    if not isinstance(overwrite, bool | np.bool_):
+        raise InputTypeError(f"overwrite={overwrite!r} is {type(overwrite).__name__}; give True or False")
     check_no_link("path", where)
     if where.exists() and not overwrite:
         raise StoreExistsError(f"path={str(where)!r} exists; give another path, or overwrite=True")

@@ -52,7 +52,7 @@ class LogisticLoss:
     def __post_init__(self) -> None:
         given = self.labels.tolist() if isinstance(self.labels, np.ndarray) else self.labels
         pair = tuple(given) if isinstance(given, Sequence) else ()
-        if pair not in _ALLOWED:
+        if not all(isinstance(value, int | float | np.generic) for value in pair) or pair not in _ALLOWED:
             raise InputError(f"LogisticLoss labels={self.labels!r} is not allowed; give (0, 1) or (-1, 1)")
         object.__setattr__(self, "labels", _ALLOWED[_ALLOWED.index(pair)])
 

@@ -7,7 +7,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.errors import InputError, InputTypeError
-from dask_nlis.kernels.numbers import is_number
+from dask_nlis.kernels.numbers import as_float, is_number
 from dask_nlis.losses import protocol
 from dask_nlis.nouns import noun
 
@@ -21,7 +21,7 @@ _SMALLEST = float(np.finfo(np.float64).smallest_normal)
 def _check_delta(name: str, delta: Any) -> float:
     if not is_number(delta):
         raise InputTypeError(f"{name} delta={delta!r} is {type(delta).__name__}; give a positive number")
-    if not _SMALLEST <= delta < math.inf:
+    if not _SMALLEST <= as_float(delta) < math.inf:
         raise InputError(f"{name} delta={delta!r} is not allowed; give a positive finite number, in the units of y")
     return float(delta)
 

@@ -3,6 +3,7 @@
 from dask_nlis.matrix.constructors import (
     as_matrix,
     check_has_curvature,
+    dual_at,
     dual_matrix,
     reference_matrix,
     tangent_matrix,
@@ -28,6 +29,7 @@ __all__ = [
     "boxed",
     "check_finite",
     "check_has_curvature",
+    "dual_at",
     "dual_matrix",
     "leaves",
     "map_blocks",

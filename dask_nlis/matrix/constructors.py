@@ -126,9 +126,26 @@ def dual_matrix(
     array([[ 1.,  0.,  1., -1.],
            [ 0.,  1.,  1., -1.]])
     """
+    return dual_at(problem, X, y, theta, sample_weight, missing, device, block_bytes)
+
+
+def dual_at(
+    problem: Problem,
+    X: Any,
+    y: Any,
+    theta: Any,
+    sample_weight: Any = None,
+    missing: str = "raise",
+    device: str | None = None,
+    block_bytes: int | None = None,
+    argument: str = "theta",
+) -> TallMatrix:
+    """Return the `dual_matrix` at a theta that the caller's users know as `argument`."""
     _check_problem(problem)
     rows = take_in(X, y, sample_weight, block_bytes=block_bytes)
-    return _tall(rows, Dual(problem, check_theta(problem, theta, rows.n_columns, rows.names)), missing, device)
+    return _tall(
+        rows, Dual(problem, check_theta(problem, theta, rows.n_columns, rows.names, argument)), missing, device
+    )
 
 
 def tangent_matrix(
@@ -210,7 +227,7 @@ def check_has_curvature(problem: Problem) -> None:
 
 def as_matrix(A: Any) -> TallMatrix:
     """Return a TallMatrix as it is; take any other 2-D array as a matrix of its own rows."""
-    return A if isinstance(A, TallMatrix) else _tall(take_in(A), Plain(), "raise", None)
+    return A if isinstance(A, TallMatrix) else _tall(take_in(A, argument="A"), Plain(), "raise", None)
 
 
 def _tall(rows: Rows, rule: Rule, missing: str, device: str | None) -> TallMatrix:

@@ -63,7 +63,7 @@ def check_finite(finding: Finding, names: Sequence[str], scope: str = "in its bl
         )
     if finding.column == ROW:
         raise NonFiniteError(
-            f"X, finite at row {finding.row}, overflows in the model ({count}); bring theta or the columns to smaller units"
+            f"X, finite at row {finding.row}, overflows in the model ({count}); bring theta, y, sample_weight or the columns to smaller units"
         )
     if finding.column == WEIGHT:
         raise NonFiniteError(

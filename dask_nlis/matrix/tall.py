@@ -10,8 +10,10 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArrayValuesDep
 
 from dask_nlis.blocks import starts
+from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.graph import on_readers, optimised
 from dask_nlis.intake import Rows, with_names
+from dask_nlis.kernels.numbers import is_whole
 from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent, width
 from dask_nlis.matrix.sharing import sent_once
 from dask_nlis.matrix.tasks import Job, rows_block
@@ -93,7 +95,12 @@ class TallMatrix:
         return _rekeyed(lazy, 2)
 
     def block(self, i: int) -> da.Array:
-        """Return the rows of block i as a lazy Dask array."""
+        """Return the rows of block i as a lazy Dask array; from the end for negative i."""
+        n_blocks = len(self.source.chunks)
+        if not is_whole(i):
+            raise InputTypeError(f"i={i!r} is {type(i).__name__}; give the number of a block")
+        if not -n_blocks <= i < n_blocks:
+            raise InputError(f"i={i} is no block; give a number from 0 to {n_blocks - 1}")
         block: da.Array = self.to_dask_array().blocks[i]
         return block
 

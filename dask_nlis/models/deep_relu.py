@@ -54,12 +54,11 @@ class DeepReluNetwork:
     at_zero = indexed.at_zero
 
     def __post_init__(self) -> None:
-        try:
-            widths = tuple(self.widths)
-        except TypeError as cause:
-            raise InputTypeError(
-                f"DeepReluNetwork widths={self.widths!r} is no sequence; give one such as (64, 32)"
-            ) from cause
+        widths: Any = self.widths
+        if isinstance(widths, np.ndarray) and widths.ndim == 1:
+            widths = widths.tolist()
+        if not isinstance(widths, list | tuple):
+            raise InputTypeError(f"DeepReluNetwork widths={widths!r} is no sequence; give one such as (64, 32)")
         if not widths or any(not is_whole(w) or w < 1 for w in widths):
             raise InputError(f"DeepReluNetwork widths={self.widths!r} is not allowed; give positive integers")
         object.__setattr__(self, "widths", tuple(map(int, widths)))

@@ -10,7 +10,7 @@ from dask_nlis.activations import Activation, Identity
 from dask_nlis.errors import InputError, InputTypeError, NotHomogeneousError
 from dask_nlis.kernels.calls import called, name_of
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.kernels.numbers import is_number, is_whole
+from dask_nlis.kernels.numbers import as_float, is_number, is_whole
 from dask_nlis.models import checks, indexed
 from dask_nlis.models.differences import second_derivatives
 from dask_nlis.models.protocol import Form
@@ -114,7 +114,7 @@ class Homogeneous:
         for name in ("value", "gradient"):
             check_function("Homogeneous", name, getattr(self, name))
         object.__setattr__(self, "n_params", checked_count("Homogeneous", self.n_params))
-        if not is_number(self.degree) or not 0 < self.degree < np.inf:
+        if not is_number(self.degree) or not 0 < as_float(self.degree) < np.inf:
             raise InputError(f"Homogeneous degree={self.degree!r} is not allowed; give a positive number")
         object.__setattr__(self, "degree", float(self.degree))
         checks.check_activation("Homogeneous", self.activation)

@@ -200,7 +200,9 @@ class Fit:
         """
         x, names = in_memory("X", X)
         if x.ndim != 2 or x.shape[1] != len(self.feature_names):
-            raise InputError(f"X has shape {x.shape}, but the fit expects {len(self.feature_names)} columns")
+            raise InputError(
+                f"X has shape {x.shape}, but the fit expects {len(self.feature_names)} columns; give (m, {len(self.feature_names)})"
+            )
         if names is not None and names != self.feature_names and self.feature_names != default_names(x.shape[1]):
             differ = next((a, b) for a, b in zip(names, self.feature_names, strict=True) if a != b)
             raise InputError(
@@ -216,10 +218,9 @@ class Fit:
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Fit":
         """Rebuild a fit from `to_dict`; raises an InputError for what is none."""
-        if not isinstance(found, Mapping) or not isinstance(found.get("problem"), Mapping):
-            raise InputError("a fit is stored without its problem; give what Fit.to_dict() returned")
-        problem = Problem.from_dict(found["problem"])
-        fit: Fit = from_dict({**found, "problem": problem}, {"Fit": Fit}, typed=True)
+        known = isinstance(found, Mapping) and found.get("noun") == "Fit" and isinstance(found.get("problem"), Mapping)
+        fields = {**found, "problem": Problem.from_dict(found["problem"])} if known else found
+        fit: Fit = from_dict(fields, {"Fit": Fit}, typed=True)  # says what is wrong with the others
         check_stored(fit)
         return fit
 

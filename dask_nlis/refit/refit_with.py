@@ -1,7 +1,7 @@
 """The verb refit_with: a scikit-learn estimator fitted on a weighted sample, weights routed to every step that takes them."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set, Sized
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -101,14 +101,24 @@ def _weights_of(sample: Any, X: Any, y: Any) -> Any:
             raise InputTypeError(
                 f"{name} is a lazy {type(value).__name__}; give the taken rows, X_s, y_s = sample.take(X, y)"
             )
-    s = X.shape[0] if hasattr(X, "shape") and len(X.shape) else len(X)
-    if y is not None and len(y) != s:
-        raise InputError(f"y has {len(y)} rows, but X has {s}; give sample.take(X, y)")
+    s = _n_rows("X", X)
+    if y is not None and _n_rows("y", y) != s:
+        raise InputError(f"y has {_n_rows('y', y)} rows, but X has {s}; give sample.take(X, y)")
     if not isinstance(sample, Sample):
         return row_weights("sample", sample, s)
     if len(sample) != s:
         raise InputError(f"X has {s} rows, but the sample has {len(sample)}; give sample.take(X, y)")
     return sample.weights.copy()  # some estimators write into them
+
+
+def _n_rows(argument: str, value: Any) -> int:
+    """Rows of what an estimator may take: arrays, tables, sparse matrices, lists."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return int(shape[0])
+    if shape is not None or isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Sized):
+        raise InputTypeError(f"{argument} is {type(value).__name__}; give the taken rows, X_s, y_s = sample.take(X, y)")
+    return len(value)
 
 
 def _is_estimator(value: Any) -> bool:

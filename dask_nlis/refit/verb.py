@@ -9,6 +9,7 @@ from dask_nlis.activations import Identity
 from dask_nlis.constraints import Piecewise
 from dask_nlis.errors import ConvergenceWarning, InputError, InputTypeError, NonFiniteError
 from dask_nlis.intake import default_names, in_memory
+from dask_nlis.kernels.numbers import as_float, is_number
 from dask_nlis.losses import AbsoluteError, Loss
 from dask_nlis.models import DeepReluNetwork, Linear, ReluNetwork, SingleIndex
 from dask_nlis.problem import Problem, check_theta, set_for
@@ -140,9 +141,9 @@ def fit_rows(
 
 
 def _ridge(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+    if not is_number(value):
         raise InputTypeError(f"ridge={value!r} is {type(value).__name__}; give one number >= 0")
-    if not 0 <= value < np.inf:
+    if not 0 <= as_float(value) < np.inf:
         raise InputError(f"ridge={value!r} is not allowed; give a finite number >= 0")
     return float(value)
 
@@ -167,7 +168,13 @@ def _taken(
     else:
         weights = row_weights("sample", sample, s)
     if sample_weight is not None:
-        weights = weights * row_weights("sample_weight", sample_weight, s)
+        with np.errstate(over="ignore"):
+            weights = weights * row_weights("sample_weight", sample_weight, s)
+        if not np.isfinite(weights).all():
+            row = int(np.argmax(~np.isfinite(weights)))
+            raise InputError(
+                f"sample_weight overflows times the weight of the sample at taken row {row}; give weights of a smaller scale"
+            )
     if not weights.any():
         raise InputError("weights are all zero; give some weight to a row")
     bad = ~np.isfinite(x).all(axis=1) | ~np.isfinite(labels)

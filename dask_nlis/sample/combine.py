@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.kernels.numbers import real_array
 from dask_nlis.kernels.weights import horvitz_thompson
 from dask_nlis.sample.noun import Sample
 from dask_nlis.sample.scale import REPLACING, GroupScale, Scale
@@ -79,7 +80,7 @@ def pool_at(samples: Sequence[Sample], values: Sequence[np.ndarray], combine: st
 
 def _poolable(samples: Any, combine: str) -> list[Sample]:
     parts = _checked(samples, "pool")
-    if combine not in _COMBINE:
+    if not isinstance(combine, str) or combine not in _COMBINE:
         raise InputError(f"combine={combine!r} is not known; give one of {', '.join(map(repr, _COMBINE))}")
     if len({part.n_rows for part in parts}) > 1:
         counts = ", ".join(f"{part.n_rows:,}" for part in parts)
@@ -208,9 +209,9 @@ def concat(samples: Sequence[Sample]) -> Sample:
 
 def _checked(samples: Any, verb: str) -> list[Sample]:
     parts = [samples] if isinstance(samples, Sample) else list(samples) if isinstance(samples, list | tuple) else []
-    wrong = next((part for part in parts if not isinstance(part, Sample)), None)
-    if wrong is not None or (not parts and not isinstance(samples, list | tuple)):
-        found = samples if wrong is None else wrong
+    wrong = [part for part in parts if not isinstance(part, Sample)]
+    if wrong or (not parts and not isinstance(samples, list | tuple)):
+        found = wrong[0] if wrong else samples
         raise InputTypeError(f"samples hold {type(found).__name__}; give {verb} a list of samples")
     if len(parts) < 2:
         raise InputError(f"samples has {len(parts)} sample{'' if len(parts) == 1 else 's'}; give {verb} two or more")
@@ -270,7 +271,8 @@ def _taken(parts: Sequence[Sample], scores: Sequence[Any] | None, rows: np.ndarr
         )
     out = []
     for k, (part, given) in enumerate(zip(parts, scores, strict=True)):
-        values = np.asarray(take_rows(f"scores[{k}]", given, rows, part.n_rows), dtype=np.float64).reshape(-1)
+        taken = take_rows(f"scores[{k}]", given, rows, part.n_rows)
+        values = real_array(f"scores[{k}]", taken, "the scores the sample was drawn by").reshape(-1)
         _check_values(k, part, values, rows)
         out.append(values)
     return out

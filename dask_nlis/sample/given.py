@@ -5,8 +5,12 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.kernels.numbers import is_whole
 from dask_nlis.kernels.weights import hansen_hurwitz, horvitz_thompson
 from dask_nlis.sample.scale import REPLACING, Scale
+
+#: Rows are numbered in 64 bits.
+_MOST_ROWS = 2**63 - 1
 
 _SCHEMES = ("multinomial", "stratified", "poisson", "systematic")
 
@@ -15,9 +19,11 @@ def given_design(
     indices: Any, probabilities: Any, n_rows: Any, scheme: Any, n_draws: Any, seed: int | None
 ) -> dict[str, Any]:
     """Return the fields of a Sample of these draws."""
-    if scheme not in _SCHEMES:
+    if not isinstance(scheme, str) or scheme not in _SCHEMES:
         raise InputError(f"scheme={scheme!r} is not known; give one of {', '.join(map(repr, _SCHEMES))}")
     n = _count("n_rows", n_rows)
+    if n > _MOST_ROWS:
+        raise InputError(f"n_rows={n} is beyond the 64 bits that row numbers have; give a smaller number")
     rows = _vector("indices", indices, "iu", "row numbers").astype(np.int64)
     chances = _vector("probabilities", probabilities, "biuf", "numbers").astype(np.float64)
     size = len(rows) if n_draws is None else _count("n_draws", n_draws)
@@ -58,8 +64,23 @@ def given_design(
         "n_draws": size,
         "n_rows": n,
         "scheme": scheme,
-        "seed": seed,
+        "seed": None if seed is None else _seed(seed),
     }
+
+
+def given_names(names: Any) -> tuple[str, ...]:
+    """Names of the features, or raise."""
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise InputTypeError(f"feature_names={names!r} is {type(names).__name__}; give a tuple of strings")
+    return tuple(names)
+
+
+def _seed(seed: Any) -> int:
+    if not is_whole(seed):
+        raise InputTypeError(f"seed={seed!r} is {type(seed).__name__}; give a non-negative integer or None")
+    if seed < 0:
+        raise InputError(f"seed={seed} is negative; give a non-negative integer or None")
+    return int(seed)
 
 
 def _count(argument: str, value: Any) -> int:
@@ -71,6 +92,8 @@ def _count(argument: str, value: Any) -> int:
 
 
 def _vector(argument: str, value: Any, kinds: str, what: str) -> np.ndarray:
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputTypeError(f"{argument} is a MaskedArray, whose mask would be ignored; give {what}")
     try:
         array = np.asarray(value)
     except ValueError as cause:

@@ -7,10 +7,11 @@ import numpy as np
 
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.intake import read_table, write_table
+from dask_nlis.kernels.numbers import is_lazy, real_array
 from dask_nlis.kernels.weights import effective_sample_size
 from dask_nlis.nouns import from_dict, noun, to_dict
 from dask_nlis.sample.files import from_lines, to_lines
-from dask_nlis.sample.given import given_design
+from dask_nlis.sample.given import given_design, given_names
 from dask_nlis.sample.scale import GroupScale, Scale
 from dask_nlis.sample.stored import check_sample
 from dask_nlis.sample.take import MAX_TAKE_BYTES, take_rows
@@ -112,10 +113,11 @@ class Sample:
         >>> nlis.draw(np.array([1.0, 3.0, 4.0]), 2, seed=0).expected_count(np.array([1.0, 4.0]))
         array([0.25, 1.  ])
         """
-        values = np.asarray(scores)
-        if values.dtype.kind not in "biuf" or not (np.isfinite(values) & (values >= 0)).all():
+        known = np.asarray(scores) if is_lazy(scores) else scores
+        values = real_array("scores", known, "scores such as those the sample was drawn by")
+        if not (np.isfinite(values) & (values >= 0)).all():
             raise InputError("scores are no finite numbers >= 0; give scores such as those the sample was drawn by")
-        return self.scale.expected_count(values.astype(np.float64), self.n_draws, by)
+        return self.scale.expected_count(values, self.n_draws, by)
 
     @staticmethod
     def from_probabilities(
@@ -171,7 +173,7 @@ class Sample:
         (array([2, 7]), array([1, 2]), array([1.33333333, 1.33333333]))
         """
         fields = given_design(indices, probabilities, n_rows, scheme, n_draws, seed)
-        return Sample(**fields, feature_names=tuple(feature_names))
+        return Sample(**fields, feature_names=given_names(feature_names))
 
     def take(self, *arrays: Any, max_bytes: int = MAX_TAKE_BYTES) -> Any:
         """Take the drawn rows out of arrays; reads only the blocks that hold drawn rows.

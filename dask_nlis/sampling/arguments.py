@@ -73,16 +73,16 @@ def checked_mix(mix: Any) -> float:
     return float(mix)
 
 
-def checked_seed(seed: Any) -> int:
+def checked_seed(seed: Any, argument: str = "seed") -> int:
     """Return the seed, drawing one for None."""
     if seed is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint32)[0])
     if isinstance(seed, np.random.Generator | np.random.RandomState | np.random.BitGenerator):
         raise InputTypeError(
-            f"seed is a {type(seed).__name__}, whose state is not recorded; give an integer, such as int(rng.integers(2**32))"
+            f"{argument} is a {type(seed).__name__}, whose state is not recorded; give an integer, such as int(rng.integers(2**32))"
         )
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-        raise InputTypeError(f"seed={seed!r} is {type(seed).__name__}; give a non-negative integer or None")
+        raise InputTypeError(f"{argument}={seed!r} is {type(seed).__name__}; give a non-negative integer or None")
     if seed < 0:
-        raise InputError(f"seed={seed} is negative; give a non-negative integer or None")
+        raise InputError(f"{argument}={seed} is negative; give a non-negative integer or None")
     return int(seed)

@@ -25,13 +25,19 @@ _REMEDY = "give integers or strings, one label a row"
 
 def open_labels(by: Any, chunks: Sequence[int]) -> da.Array:
     """Labels of the rows as a lazy array of integers or strings in the chunks of the scores."""
-    array: da.Array = by if isinstance(by, da.Array) else getattr(by, "data", None)
-    if isinstance(array, da.Array):
-        pass
+    if isinstance(by, np.ma.MaskedArray):
+        raise InputTypeError(f"by is a MaskedArray, whose mask would be ignored; {_REMEDY}")
+    if isinstance(by, da.Array):
+        array = by
+    elif not isinstance(by, np.ndarray) and isinstance(getattr(by, "data", None), da.Array):  # a lazy DataArray
+        array = by.data
     elif isinstance(by, str | os.PathLike) or type(by).__module__.partition(".")[0] == "zarr":
         array = open_array("by", by, chunks=chunks).array
     else:
-        array = da.from_array(np.asarray(by), chunks=-1)
+        try:
+            array = da.from_array(np.asarray(by), chunks=-1)
+        except ValueError as cause:
+            raise InputTypeError(f"by is a {type(by).__name__} of unequal rows; {_REMEDY}") from cause
     if array.shape != (sum(chunks),):
         raise InputError(f"by has shape {array.shape}, the scores have {(sum(chunks),)}; {_REMEDY}")
     if array.dtype.kind not in "biuUTO":

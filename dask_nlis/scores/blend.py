@@ -18,7 +18,7 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import Opened, column_names, give_back, name_columns, open_array
 from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.kernels.numbers import is_number
+from dask_nlis.kernels.numbers import as_float, is_number
 from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, Tangent
 from dask_nlis.matrix.grouping import Sought, groupings
 from dask_nlis.matrix.on_device import on_device
@@ -116,6 +116,8 @@ def _opened(scores: Sequence[Any]) -> list[Opened]:
         what = "empty" if isinstance(scores, list | tuple) else type(scores).__name__
         raise InputTypeError(f"scores is {what}; give a list of arrays of shape (n,)")
     first = open_array("scores[0]", scores[0])
+    if first.array.ndim != 1:
+        raise InputError(f"scores[0] has shape {first.array.shape}; give (n,)")
     opened = [
         first,
         *(open_array(f"scores[{k}]", each, None, first.array.chunks[0]) for k, each in enumerate(scores[1:], 1)),
@@ -128,14 +130,19 @@ def _opened(scores: Sequence[Any]) -> list[Opened]:
 
 
 def _numbers(argument: str, values: Any, k: int) -> list[float]:
-    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
-        raise InputTypeError(f"{argument} is {type(values).__name__}; give {k} numbers")
+    if (
+        isinstance(values, str)
+        or not isinstance(values, Sequence | np.ndarray)
+        or (isinstance(values, np.ndarray) and values.ndim != 1)
+    ):
+        what = f"{np.ndim(values)}-dimensional" if isinstance(values, np.ndarray) else type(values).__name__
+        raise InputTypeError(f"{argument} is {what}; give {k} numbers")
     if len(values) != k:
         raise InputError(f"{argument} holds {len(values)} numbers for {k} scores; give one for each")
     for value in values:
         if not is_number(value):
             raise InputTypeError(f"{argument} holds {value!r}, a {type(value).__name__}; give {k} numbers")
-        if not 0 <= value < np.inf:
+        if not 0 <= as_float(value) < np.inf:
             raise InputError(f"{argument} holds {value!r}; give numbers >= 0")
     return [float(value) for value in values]
 

@@ -65,12 +65,12 @@ def active_learning_size(
     columns, error = arguments.count("d", d), arguments.share("epsilon", epsilon)
     factor = arguments.positive("constant", constant)
     rows = None if n_rows is None else arguments.count("n_rows", n_rows)
+    if not isinstance(paper, str) or paper not in ("gajjar-2023", "gajjar-2024"):
+        raise InputError(f"paper={paper!r} is not known; give 'gajjar-2024' or 'gajjar-2023'")
     if paper == "gajjar-2023":
         size = ceiling(factor * columns * columns * -math.log(error), *[error] * 4)
-    elif paper == "gajjar-2024":
-        size = ceiling(factor * columns, error, error)
     else:
-        raise InputError(f"paper={paper!r} is not known; give 'gajjar-2024' or 'gajjar-2023'")
+        size = ceiling(factor * columns, error, error)
     if rows is not None and rows < columns:
         warn_underdetermined(rows, columns)
     return SampleSize(size, f"{paper}, up to a constant", error, 0.1, 1.0, 0.0, rows)

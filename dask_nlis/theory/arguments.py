@@ -1,13 +1,13 @@
 """What the theory is given, checked at the door."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from dask_nlis.errors import InputError, InputTypeError
-from dask_nlis.kernels.numbers import is_number, is_whole
+from dask_nlis.kernels.numbers import as_float, is_number, is_whole, real_array
 
 
 def count(name: str, value: object) -> int:
@@ -16,6 +16,8 @@ def count(name: str, value: object) -> int:
         raise InputTypeError(f"{name}={_shown(value)} is {type(value).__name__}; give a positive integer")
     if value < 1:
         raise InputError(f"{name}={value} is not allowed; give a positive integer")
+    if math.isinf(as_float(value)):
+        raise InputError(f"{name}={value} is beyond float64; give a smaller integer")
     return int(value)
 
 
@@ -23,10 +25,11 @@ def number(name: str, value: object, lowest: float, highest: float, allowed: str
     """Return a number from `lowest` to `highest` (without the ends unless `ends`), or raise saying what is allowed."""
     if not is_number(value):
         raise InputTypeError(f"{name}={_shown(value)} is {type(value).__name__}; give {allowed}")
-    inside = lowest <= value <= highest if ends else lowest < value < highest
+    found = as_float(value)
+    inside = lowest <= found <= highest if ends else lowest < found < highest
     if not inside:  # NaN is in no interval
         raise InputError(f"{name}={value} is not allowed; give {allowed}")
-    return float(value)
+    return found
 
 
 def share(name: str, value: object) -> float:
@@ -79,17 +82,12 @@ def scores(name: str, value: object) -> np.ndarray:
 
 def _numbers(name: str, value: Any, allowed: str) -> np.ndarray:
     """Return real numbers as float64 of one dimension, or raise saying what is allowed."""
-    if hasattr(value, "__dask_graph__"):
-        raise InputTypeError(f"{name} is a lazy {type(value).__name__}; give {name}.compute()")
-    if isinstance(value, str | bytes) or not (hasattr(value, "__array__") or isinstance(value, Iterable)):
+    if isinstance(value, str | bytes | Mapping) or not (hasattr(value, "__array__") or isinstance(value, Iterable)):
         raise InputTypeError(f"{name}={_shown(value)} is {type(value).__name__}; give {allowed}")
-    try:
-        found = np.asarray(value if hasattr(value, "__array__") else list(value))
-    except (TypeError, ValueError) as cause:
-        raise InputTypeError(f"{name} is {type(value).__name__}; give {allowed}") from cause
-    if found.dtype.kind not in "iuf" or found.ndim != 1:
-        raise InputTypeError(f"{name} is {type(value).__name__} of {found.dtype}{list(found.shape)}; give {allowed}")
-    return found.astype(np.float64)
+    found = real_array(name, value if hasattr(value, "__array__") else list(value), allowed, "iuf")
+    if found.ndim != 1:
+        raise InputTypeError(f"{name} is {type(value).__name__} of shape {found.shape}; give {allowed}")
+    return found
 
 
 def _shown(value: object) -> str:
