@@ -32,7 +32,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dask_nlis import failures, tally, workers
 from dask_nlis.deadline import BoundedPool, Deadline, seconds
-from dask_nlis.errors import ClusterError, MemoryLimitError
+from dask_nlis.errors import ClusterError, MemoryLimitError, NlisError
 from dask_nlis.failures import Work
 from dask_nlis.graph import Asked, Graph, Key, Wave, flat_keys, on_top, optimised, waves
 from dask_nlis.prepared import Prepared, blas, one_blas_thread
@@ -58,6 +58,9 @@ CLUSTER_WAVE, LOCAL_WAVE = 20_000, 2_000
 
 #: Seconds to wait for a scheduler to hear that work is cancelled.
 _PARTING = 5.0
+
+#: Times that workers are told to make themselves ready.
+_TELLINGS = 5
 
 
 def setting(name: str, given: Any) -> Any:
@@ -251,7 +254,7 @@ def _run_cluster(
     notes = {} if topic is None else {tally.ANNOTATION: topic}
     try:
         _wait_for_workers(client, deadline)
-        _ask(client, lambda: client.register_plugin(Prepared(os.getpid())), deadline)
+        _prepare(client, deadline)
         with distributed.span("nlis", work.label), dask.annotate(retries=RETRIES, **notes):
             futures = client.get(part.graph, part.keys, sync=False)
     except Exception as error:
@@ -267,7 +270,10 @@ def _run_cluster(
             future = value = next(pending)
             if not hold:
                 future, value = value
-            if future.status != "finished":
+            if future.status in (
+                "error",
+                "cancelled",
+            ):  # others may be lost again by now, and are made anew where needed
                 _fail(future, work, client)
             early[future.key] = value
             advance(1)
@@ -295,6 +301,19 @@ def _give_up(client: distributed.Client, pending: distributed.as_completed) -> N
     if futures and client.status == "running":
         with suppress(Exception):
             client.sync(_awaited, lambda: client.cancel(futures), callback_timeout=_PARTING)
+
+
+def _prepare(client: distributed.Client, deadline: Deadline) -> None:
+    """Make workers ready, those that join later too; one that dies while it is told is no reason to fail."""
+    for tries in range(_TELLINGS):
+        try:
+            _ask(client, lambda: client.register_plugin(Prepared(os.getpid())), deadline)
+        except OSError as error:
+            if isinstance(error, NlisError) or client.status != "running" or tries == _TELLINGS - 1:
+                raise
+            time.sleep(0.1 * tries)
+        else:
+            return
 
 
 def _ask(client: distributed.Client, call: Callable[[], Any], deadline: Deadline) -> Any:

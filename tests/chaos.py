@@ -2,9 +2,8 @@
 
     python tests/chaos.py --minutes 5 --delay 2
 
-Every two seconds one of the two workers of a local cluster is killed, and its nanny starts another. (distributed's own
-KillWorker also ends workers while they start, whom a nanny then gives up: soon there would be none.) Prints one line a
-round and exits with 1 on the first difference.
+Every two seconds one of the two workers of a local cluster is killed, and its nanny starts another (distributed's own
+KillWorker also ends workers that are only starting). Prints one line a round and exits with 1 on the first difference.
 """
 
 import hashlib
@@ -54,8 +53,11 @@ def chaos(seconds: float, delay: float, n: int) -> tuple[int, int]:
         stored_rows(folder, n)
         with dask.config.set(scheduler="synchronous"):
             wanted = digest(folder)
-        # An innocent task may be beside several workers that die.
-        settings = {"distributed.scheduler.allowed-failures": 10_000, "dask-nlis.timeout": 600}
+        settings = {
+            "distributed.scheduler.allowed-failures": 10_000,  # an innocent task may be beside many workers that die
+            "distributed.deploy.lost-worker-timeout": "1 day",  # else a cluster gives up those that die twice in 15 s
+            "dask-nlis.timeout": 600,
+        }
         options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
         with dask.config.set(settings), LocalCluster(n_workers=2, **options) as cluster, Client(cluster):
             killed: list[int] = []

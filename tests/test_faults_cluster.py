@@ -16,6 +16,7 @@ import zarr
 from acting import ActingRows, matrix, scores_of
 from chaos import chaos
 from distributed import Client, Future, LocalCluster
+from distributed.comm import CommClosedError
 from zarr.storage import LocalStore
 
 import dask_nlis as nlis
@@ -259,6 +260,33 @@ def test_work_that_others_cancel_is_an_error_of_ours(beside, tmp_path):
 
         beside(cancel)
         assert "cancelled" in said_by(nlis.ClusterError, lambda: nlis.factorize(matrix(rows)))
+
+
+@pytest.mark.parametrize("failures", [1, 100])
+def test_a_worker_that_dies_while_it_is_made_ready_is_no_reason_to_fail(failures, tmp_path, wanted, monkeypatch):
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster) as client,
+    ):
+        told = []
+        register = client.register_plugin
+
+        async def lost():
+            raise CommClosedError("worker is gone")
+
+        def register_plugin(plugin):
+            told.append(plugin)
+            return lost() if len(told) <= failures else register(plugin)
+
+        monkeypatch.setattr(client, "register_plugin", register_plugin)
+        monkeypatch.setattr(phase.time, "sleep", lambda _: None)
+        A = matrix(ActingRows(tmp_path / "marks"))
+        if failures == 1:
+            assert wanted.startswith(nlis.factorize(A).r.tobytes())
+            assert len(told) == 2
+        else:
+            said_by(nlis.ClusterError, lambda: nlis.factorize(A))
+            assert len(told) == 5
 
 
 def test_workers_that_all_leave_for_too_long_are_an_error(beside, tmp_path):
