@@ -21,12 +21,14 @@ from dask_nlis.blocks import starts
 from dask_nlis.errors import InputError, InputTypeError, MissingDataError
 from dask_nlis.intake.names import column_names
 from dask_nlis.intake.reader import Reader
+from dask_nlis.intake.remote_tokens import remote, remote_token
+from dask_nlis.objects import check_url
 
 
 def content_token(array: Any) -> str:
-    """Return a token of what the array holds now: file sizes and times on disk, otherwise unique to this object."""
+    """Return a token of what the array holds now: sizes and times or ETags of its objects, else unique to this object."""
     if not isinstance(array, zarr.Array) or type(array.store) is not LocalStore:
-        return object_token(array)
+        return remote_token(array) or object_token(array)
     root = Path(array.store.root) / array.path
     digest = hashlib.blake2b(str(root.resolve()).encode(), digest_size=16)
     for name in _stored(array, root):
@@ -77,10 +79,7 @@ def open_stored(array: "zarr.Array[Any]", chunks: Sequence[int]) -> da.Array:
 def check_path(argument: str, path: str | os.PathLike[str]) -> str:
     """Return the path as text; a URL that carries a user name or a password is refused, unprinted."""
     text = os.fspath(path)
-    if re.search(r"://[^/]*@", text):  # also in chained URLs such as simplecache::s3://...
-        raise InputError(
-            f"{argument} is a URL with credentials in it; give the URL without, and the credentials by environment"
-        )
+    check_url(argument, text)
     return text
 
 
@@ -92,7 +91,12 @@ def open_zarr(argument: str, path: str | os.PathLike[str]) -> "zarr.Array[Any] |
     try:
         # A local path is opened as LocalStore by zarr itself; consolidated metadata could hide newer arrays.
         # Absolute, since a relative store would follow the working directory of this process or a worker's.
-        return zarr.open(text if "://" in text else os.path.abspath(text), mode="r")
+        return zarr.open(remote(argument, text) if "://" in text else os.path.abspath(text), mode="r")
+    except ImportError as cause:
+        raise InputError(
+            f"{argument} is a URL of {text.partition('://')[0][:20]!r}, for which nothing is installed; for object storage: "
+            "pip install 'dask-nlis[cloud]'"
+        ) from cause
     except (FileNotFoundError, KeyError, ValueError) as cause:
         kind = "a folder" if os.path.isdir(text) else "a file"
         what = kind if "://" not in text else "a URL"
