@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from collections import Counter
 from contextlib import contextmanager
 
 import dask
@@ -40,7 +39,6 @@ class Server:
         self.fail_every = 0  # each n-th request is answered with 500
         self.writes_left = None  # writes that are taken before all others are refused
         self.victim = None  # (process, writes, whether it is killed before the last of them is made)
-        self.seen = Counter()
 
     def _answer(self, environ, start):
         with self.one:
@@ -49,7 +47,6 @@ class Server:
     def _answered(self, environ, start):
         self.n += 1
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-        self.seen[method] += 1
         if self.fail_every and self.n % self.fail_every == 0:
             return self._refusal(environ, start, "500 Internal Server Error")
         dies = False
@@ -80,7 +77,7 @@ class Server:
 
 
 @contextmanager
-def settings(endpoint, **storage):
+def settings(endpoint, /, **storage):
     """How the server is found, by this process and those that are started inside."""
     storage = {"endpoint": endpoint, "allow-http": True, "region": "us-east-1", "retry-seconds": 20.0} | storage
     with dask.config.set({"dask-nlis.storage": storage}):

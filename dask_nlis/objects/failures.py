@@ -15,7 +15,7 @@ _SIGNS = (
     (r"169\.254\.|metadata\.google|computeMetadata", "there are no credentials in the environment of this machine"),
     (r"status code: 40[13]|AccessDenied|SignatureDoesNotMatch", _DENIED),
     (r"status code: 501|not yet implemented|not supported", "it cannot do what is asked"),
-    (r"timed? ?out|TimedOut|Timeout", "it did not answer in time"),
+    (r"timed out|TimedOut|kind: Timeout", "it did not answer in time"),
     (r"error sending request|Connect|dns error", "it cannot be reached"),
 )
 
