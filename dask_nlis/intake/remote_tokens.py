@@ -6,12 +6,15 @@ from typing import Any
 
 import zarr
 from zarr.core.sync import sync
-from zarr.storage import FsspecStore
+from zarr.storage import FsspecStore, ObjectStore
 
-from dask_nlis.objects import Address, BucketStore, client, has_scheme, installed, reading
+from dask_nlis.objects import Address, BucketStore, has_scheme, installed, reading
 
 #: What fsspec's file systems call a stamp that changes with the content; times alone may be rounded to seconds.
 _STAMPS = ("ETag", "etag", "e_tag", "generation", "md5Hash", "content_md5")
+
+#: Clients of obstore whose objects are the same for all processes; those of memory number theirs alike.
+_SHARED = ("S3Store", "GCSStore", "AzureStore")
 
 
 def remote(argument: str, text: str) -> Any:
@@ -25,8 +28,8 @@ def remote_token(array: "zarr.Array[Any]") -> str | None:
     Lists the objects of the array, a thousand a request, and reads none.
     """
     store = array.store if isinstance(array, zarr.Array) else None
-    if isinstance(store, BucketStore):
-        return _token(f"{store.address.option('endpoint')} {store} {array.path}", _listed(store, array.path))
+    if isinstance(store, ObjectStore) and type(store.store).__name__ in _SHARED:
+        return _token(f"{store} {array.path}", _listed(store, array.path))
     if isinstance(store, FsspecStore):
         found = _found(store, array.path)
         return None if found is None else _token(f"{store.path} {array.path}", found)
@@ -40,11 +43,11 @@ def _token(where: str, objects: Iterable[tuple[str, int, str]]) -> str:
     return digest.hexdigest()
 
 
-def _listed(store: BucketStore, path: str) -> Iterable[tuple[str, int, str]]:
+def _listed(store: Any, path: str) -> Iterable[tuple[str, int, str]]:
     import obstore
 
     with reading(str(store)):
-        for objects in obstore.list(client(store.address), f"{path}/" if path else None):
+        for objects in obstore.list(store.store, f"{path}/" if path else None):
             yield from ((each["path"], each["size"], str(each["e_tag"] or each["last_modified"])) for each in objects)
 
 

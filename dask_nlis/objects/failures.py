@@ -14,6 +14,10 @@ _SIGNS = (
     (r"NoSuchBucket|ContainerNotFound|specified bucket does not exist", _NO_BUCKET),
     (r"169\.254\.|metadata\.google|computeMetadata", "there are no credentials in the environment of this machine"),
     (r"status code: 40[13]|AccessDenied|SignatureDoesNotMatch", _DENIED),
+    (
+        r"status code: 301|PermanentRedirect",
+        "its bucket is in another region: set dask-nlis.storage.region or AWS_REGION",
+    ),
     (r"status code: 501|not yet implemented|not supported", "it cannot do what is asked"),
     (r"timed out|TimedOut|kind: Timeout", "it did not answer in time"),
     (r"error sending request|Connect|dns error", "it cannot be reached"),

@@ -6,7 +6,7 @@ from typing import Any
 from zarr.storage import ObjectStore
 
 from dask_nlis.objects.address import Address
-from dask_nlis.objects.client import client
+from dask_nlis.objects.clients import client
 from dask_nlis.objects.failures import reading, store_writing
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dask_nlis.errors import InputError, MissingDataError, StoreWriteError
+from dask_nlis.errors import InputError, MissingDataError, NlisError, StoreWriteError
 from dask_nlis.objects import Address, BucketStore, client, reading, store_writing
 
 #: Names of objects that are made to learn the time, or what a store can do.
@@ -30,7 +30,9 @@ class Bucket:
 
     def exists(self, key: str = "") -> bool:
         """Whether there is an object of this key, or one below it."""
-        return (bool(key) and self._head(key) is not None) or any(self._below(key, 1))
+        if not key:
+            return bool(self.names())
+        return self._head(key) is not None or any(self._below(key, 1))
 
     def read(self, key: str, most: int | None = None) -> bytes | None:
         """Bytes of an object; None where there is none, or one of more bytes than `most`."""
@@ -86,8 +88,8 @@ class Bucket:
         except StoreWriteError:  # somebody who only looks cannot tell
             return 0.0
         finally:
-            with suppress(StoreWriteError):
-                self.delete(probe)
+            with suppress(NlisError):
+                self._drop([probe])
         return (
             float("inf")
             if now is None or then is None
@@ -96,15 +98,10 @@ class Bucket:
 
     def delete(self, key: str) -> None:
         """Delete an object and all below it; nothing where there is none."""
-        import obstore
-
-        with store_writing(self.root, f"the deletion of {key!r}"):
-            with suppress(FileNotFoundError):
-                if key:
-                    obstore.delete(client(self.address), key)
-            for paths in self._below(key):
-                with suppress(FileNotFoundError):
-                    obstore.delete(client(self.address), paths)
+        if key:
+            self._drop([key])
+        for paths in self._below(key):
+            self._drop(paths)
 
     def names(self, key: str = "") -> set[str]:
         """Names of what lies directly below a key; probes are not among them."""
@@ -123,8 +120,7 @@ class Bucket:
         with reading(self.root):
             found = obstore.list_with_delimiter(client(self.address), None)
         probes = [each["path"] for each in found["objects"] if each["path"].startswith(_PROBE)]
-        for path in probes:
-            self.delete(path)
+        self._drop(probes)
         return len(probes)
 
     def begin(self, *, resume: bool) -> bool:
@@ -136,7 +132,7 @@ class Bucket:
         try:
             held = self.create(probe, data) and not self.create(probe, b"other") and not self._forced(probe)
         finally:
-            self.delete(probe)
+            self._drop([probe])
         if not held:
             raise InputError(
                 f"store={self.root!r}: its object storage ignores conditions on writes, which locks need; give a path, or a "
@@ -166,6 +162,14 @@ class Bucket:
             except (AlreadyExistsError, PreconditionError):
                 return False
         return True
+
+    def _drop(self, keys: list[str]) -> None:
+        """Delete objects, a thousand a request where the storage can."""
+        import obstore
+
+        with store_writing(self.root, f"the deletion of {len(keys):,} objects"), suppress(FileNotFoundError):
+            if keys:
+                obstore.delete(client(self.address), keys)
 
     def _put(self, key: str, data: bytes, mode: Any) -> None:
         import obstore
