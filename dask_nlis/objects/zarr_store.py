@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+from zarr.abc.store import Store
 from zarr.storage import ObjectStore
 
 from dask_nlis.objects.address import Address
@@ -17,8 +18,13 @@ class BucketStore(ObjectStore[Any]):
     """
 
     def __init__(self, address: Address, *, read_only: bool = False) -> None:
-        super().__init__(client(address), read_only=read_only)
+        Store.__init__(self, read_only=read_only)
         self.address = address
+
+    @property
+    def store(self) -> Any:
+        """The client, opened when it is needed: a scheduler that a graph passes through needs neither keys nor obstore."""
+        return client(self.address)
 
     def with_read_only(self, read_only: bool = False) -> "BucketStore":
         """The same objects, to be read only or not."""
