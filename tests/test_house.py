@@ -128,10 +128,12 @@ EXTRAS = {
     "hdf5": {"h5py"},
     "dashboard": {"bokeh"},
     "tls": {"cryptography"},
+    "cloud": {"obstore"},
     "test": {
         "pytest", "hypothesis", "mpmath", "statsmodels", "scikit-learn", "array-api-strict", "pytest-timeout",
         "cryptography", "h5py", "jsonschema", "pyyaml",
     },
+    "test-cloud": {"dask-nlis[cloud]", "flask", "flask-cors", "moto[s3]"},
     "test-all": {"dask-nlis[dataframe,jax,plot,test,torch,xarray]"},
     "dev": {"ruff", "mypy", "import-linter", "codespell", "pre-commit"},
 }  # fmt: skip
@@ -158,7 +160,7 @@ def test_what_is_imported_is_declared_and_the_reverse():
     names = {"dask[array]": "dask", "array-api-compat": "array_api_compat"}
     core = {names.get(name, name) for name in CORE}
     assert core <= imported
-    assert imported - core <= {"h5py", "pandas", "pyarrow", "sklearn", "xarray", "cupy", "cupyx"}
+    assert imported - core <= {"h5py", "obstore", "pandas", "pyarrow", "sklearn", "xarray", "cupy", "cupyx"}
     # Extras are imported where they are needed, never with the library.
     at_top = {
         alias.name.partition(".")[0]
@@ -167,7 +169,7 @@ def test_what_is_imported_is_declared_and_the_reverse():
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    assert not at_top & {"h5py", "pandas", "pyarrow", "xarray", "cupy", "cupyx"}
+    assert not at_top & {"h5py", "obstore", "pandas", "pyarrow", "xarray", "cupy", "cupyx"}
 
 
 def test_the_version_stands_in_one_place():

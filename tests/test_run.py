@@ -393,7 +393,12 @@ REFUSED = {
     ),
     "a model as problem": ({"problem": nlis.Linear()}, nlis.InputTypeError, "problem"),
     "no folder for the store": ({"store": "missing/run.zarr"}, nlis.MissingDataError, "missing"),
-    "a URL as store": ({"store": "s3://bucket/run.zarr"}, nlis.InputError, "URL"),
+    "a URL of another kind as store": (
+        {"store": "ftp://bucket/run.zarr"},
+        nlis.InputError,
+        "'ftp', which is not known",
+    ),
+    "a bucket as store": ({"store": "s3://bucket/"}, nlis.InputError, "names no objects"),
     "a number as store": ({"store": 5}, nlis.InputTypeError, "store"),
     "no labels": ({"y": None}, nlis.InputTypeError, "y is None"),
     "labels of another length": ({"y": np.ones(299)}, nlis.InputError, "299"),

@@ -111,15 +111,15 @@ def test_the_records_describe_the_score_chunks(tmp_path, scores):
 
 def test_the_marker_is_written_last_and_synced(tmp_path, monkeypatch):
     steps = []
-    replace, fsync = os.replace, os.fsync
+    link, fsync = os.link, os.fsync
 
-    def replaced(source, target):
-        if os.path.basename(target) == "complete.json":  # Zarr moves its own files into place too
+    def linked(source, target):
+        if os.path.basename(target) == "complete.json":  # the lock is created like this too
             there = {name for name in _files(tmp_path / "run.zarr") if not name.startswith("work/")}
             steps.append(("complete", there - {os.path.basename(source), "lock.json"}))
-        replace(source, target)
+        link(source, target)
 
-    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "link", linked)
     monkeypatch.setattr(os, "fsync", lambda number: (steps.append(("synced", None)), fsync(number)))
     _make(tmp_path / "run.zarr")
     # The marker's content, the marker's name, the folder that holds the name.
@@ -128,14 +128,14 @@ def test_the_marker_is_written_last_and_synced(tmp_path, monkeypatch):
 
 
 def test_a_run_cut_off_just_before_its_marker_cannot_be_opened(tmp_path, monkeypatch):
-    replace = os.replace
+    link = os.link
 
     def cut_off(source, target):
         if os.path.basename(target) == "complete.json":
             raise OSError("no space left")
-        replace(source, target)
+        link(source, target)
 
-    monkeypatch.setattr(os, "replace", cut_off)
+    monkeypatch.setattr(os, "link", cut_off)
     with pytest.raises(OSError, match="no space left"):
         _make(tmp_path / "run.zarr")
     monkeypatch.undo()

@@ -26,7 +26,9 @@ EXIT_UNMET = 3
 )
 @click.option("--epsilon", type=float, help="What --size auto is to reach.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the draws; a fresh one by default, which is recorded.")
-@click.option("--store", required=True, type=click.Path(), help="Folder that the run is written to.")
+@click.option(
+    "--store", required=True, type=click.Path(), help="Folder, or URL in object storage, that the run is written to."
+)
 @click.option(
     "--resume", is_flag=True, help="Go on with the run in --store, return it if finished, begin it if there is none."
 )

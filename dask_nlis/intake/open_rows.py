@@ -34,7 +34,9 @@ def open_rows(
     Parameters
     ----------
     path : str or path
-        Zarr group, local or a URL that fsspec understands; or a local HDF5 file.
+        Zarr group, local or by URL; or a local HDF5 file. URLs of object storage (s3://, gs://, az://) are opened by
+        obstore with the extra `cloud`, with credentials of each process's environment; others, and these without it, by
+        fsspec.
     X, y : str
         Names of the arrays in the group or file.
     block_bytes : int, optional

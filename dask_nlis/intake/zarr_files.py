@@ -27,12 +27,12 @@ from dask_nlis.errors import (
     MissingDataWarning,
     ReadError,
 )
-from dask_nlis.intake.by_url import by_url
 from dask_nlis.intake.chunk_watch import Absent, grid_of, rows_at
 from dask_nlis.intake.limits import check_metadata
 from dask_nlis.intake.links import inner_stat
 from dask_nlis.intake.names import column_names
 from dask_nlis.intake.reader import Reader, allowed, file_root, missing
+from dask_nlis.intake.remote_tokens import remote, remote_token
 from dask_nlis.intake.retrying import brief, patiently
 from dask_nlis.intake.stamps import Stamp, stamp_of
 from dask_nlis.redact import redacted, scrubbed
@@ -41,15 +41,15 @@ from dask_nlis.redact import redacted, scrubbed
 class Survey(NamedTuple):
     """What opening an array of Zarr finds without reading any of its chunks."""
 
-    token: str  # of what the array holds now: sizes and times of files on disk, otherwise unique to this object
+    token: str  # of what the array holds now: sizes and times or ETags of its objects, else unique to this object
     stamp: Stamp | None = None  # of files on disk
     absent: Absent | None = None  # chunks without a file
 
 
 def survey(array: "zarr.Array[Any]") -> Survey:
-    """Look at the files of an array in a local store, one `stat` each; other stores are not asked."""
+    """Look at the files of an array in a local store, one `stat` each; of another the objects are listed."""
     if type(array.store) is not LocalStore:
-        return Survey(object_token(array))
+        return Survey(remote_token(array) or object_token(array))
     root, outer = file_root(array), os.fspath(array.store.root)
     digest = hashlib.blake2b(os.path.realpath(root).encode(), digest_size=16)
     metadata = []
@@ -170,10 +170,13 @@ def open_zarr(argument: str, path: str | os.PathLike[str]) -> "zarr.Array[Any] |
     try:
         # A local path is opened as LocalStore by zarr itself; consolidated metadata could hide newer arrays.
         # Absolute, since a relative store would follow the working directory of this process or a worker's.
-        return patiently(lambda: zarr.open(by_url(text) if "://" in text else os.path.abspath(text), mode="r"))
+        return patiently(
+            lambda: zarr.open(remote(argument, text) if "://" in text else os.path.abspath(text), mode="r")
+        )
     except ImportError as cause:
         raise InputError(
-            f"{argument}={text!r} is a URL that needs a package which is not installed ({cause}); install it"
+            f"{argument} is a URL of {text.partition('://')[0][:20]!r}, for which nothing is installed; for object storage: "
+            "pip install 'dask-nlis[cloud]'"
         ) from scrubbed(cause)
     except FileNotFoundError as cause:
         kind = "a folder" if os.path.isdir(text) else "a file"

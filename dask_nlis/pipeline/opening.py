@@ -22,7 +22,7 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     Parameters
     ----------
     path : str or path
-        What `run(store=...)` wrote.
+        What `run(store=...)` wrote, a folder or a URL in object storage.
 
     Returns
     -------

@@ -90,8 +90,12 @@ def run(
         What size="auto" is to reach, above 0, such as 0.3.
     seed : int, optional
         Seed of the draws; None draws one and records it. Stage k of the job is stage k of the seed.
-    store : path, optional
-        New folder for the run store; None keeps the run in memory. Each step is kept there as it is done.
+    store : path or URL, optional
+        New folder for the run store, or a new place in a bucket: s3://bucket/path, gs://bucket/path, az://container/path,
+        with the extra `cloud`. None keeps the run in memory. Each step is kept there as it is done. Credentials of a bucket
+        come from the environment of each process, of this one and of each worker, and from nowhere else; endpoint, region,
+        account, anonymous, allow-http and limits of time in the Dask config key `dask-nlis.storage` are not secret and
+        travel with the address.
     resume : bool, default False
         Whether to go on where a run at `store` was cut off, to return it where it is finished, or to begin it where there
         is none: the same call starts and restarts. Blocks that were scored are not read again, and all results are those
@@ -142,7 +146,10 @@ def run(
     FingerprintMismatchError
         If the run at `store` was begun with other data or arguments, naming which.
     StoreWriteError
-        If something cannot be written to `store`; the run can be resumed.
+        If something cannot be written to `store`; the run can be resumed. A bucket that does not answer is waited for as
+        long as `dask-nlis.storage.retry-seconds` says, 120 by default.
+    ClusterError
+        If a bucket cannot be read, as one that does not answer or refuses access.
     MemoryLimitError
         If a worker or this process would need more memory than it has, as `plan` tells; before anything is read.
     InputError, InputTypeError

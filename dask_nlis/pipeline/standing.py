@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from dask_nlis.errors import InputTypeError
-from dask_nlis.store import Folder, lives, progress, read_manifest, read_owner, state_of
+from dask_nlis.store import lives, place_of, progress, read_manifest, read_owner, state_of
 
 #: How a run stands: finished, at work, cut off, or no run at all.
 COMPLETE, RUNNING, CUT_OFF, NONE = "complete", "running", "cut off", ""
@@ -26,11 +26,11 @@ def standing(path: str | os.PathLike[str]) -> Standing:
     """Look at a run store, finished or not. Reads no data."""
     if not isinstance(path, str | os.PathLike):
         raise InputTypeError(f"path is {type(path).__name__}; give a path")
-    place = Folder(os.path.abspath(path))
-    there = state_of(place.path("")) if place.path("").is_dir() else ""
+    place = place_of(path)
+    there = state_of(place)
     if there not in ("begun", "complete"):
         return Standing(NONE, "", "", "", "", [])
-    manifest = read_manifest(place.root) or {}
+    manifest = read_manifest(place) or {}
     owner = read_owner(place)
     alive = owner is not None and lives(place, owner)
     state = COMPLETE if there == "complete" else RUNNING if alive else CUT_OFF

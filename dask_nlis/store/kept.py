@@ -6,14 +6,14 @@ from typing import Any
 from dask_nlis.checkpoints import Kinds
 from dask_nlis.errors import InputError
 from dask_nlis.parcels import packed, unpacked
-from dask_nlis.store.places import Folder
+from dask_nlis.store.place import Place
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """Checkpoints in a folder of a place: one object each."""
 
-    place: Folder
+    place: Place
     folder: str
 
     def names(self) -> set[str]:

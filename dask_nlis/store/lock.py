@@ -1,8 +1,8 @@
 """One writer to a store: a lock that names its owner, beats while it lives, and is taken over when it is dead.
 
 On the owner's machine its process tells whether it lives: another that was given the same number began at another time.
-From other machines the beats tell: they are compared with the time at which the file system says a new file is made, so
-that no two clocks are.
+From other machines the beats tell: they are compared with the time at which the place itself, a file system or object
+storage, says that a new object is made, so that no two clocks are.
 """
 
 import json
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from dask_nlis.errors import StoreLockedError
-from dask_nlis.store.places import PARTIAL, Folder
+from dask_nlis.errors import NlisError, StoreLockedError
+from dask_nlis.store.place import Place
 
 LOCK = "lock.json"
 
@@ -26,6 +26,9 @@ BEAT, DEAD = 20.0, 300.0
 
 #: A lock larger than this was not written here.
 _LARGEST = 2**16
+
+#: Locks that this process was done with but could not delete, as in object storage that had gone.
+_let_go: set[str] = set()
 
 
 class Owner(NamedTuple):
@@ -55,11 +58,13 @@ def _machine() -> str:
         return f"{uuid.getnode():x} {psutil.boot_time():.0f}"
 
 
-def read_owner(place: Folder) -> Owner | None:
+def read_owner(place: Place) -> Owner | None:
     """Who holds the lock of a store; None where there is none. A lock that cannot be read has an unknown owner."""
     data = place.read(LOCK, _LARGEST)
-    if data is None:
-        return None
+    return None if data is None else _owner_in(data)
+
+
+def _owner_in(data: bytes) -> Owner:
     try:
         found = json.loads(data)
         return Owner(*(kind(found[name]) for name, kind in Owner.__annotations__.items()))
@@ -67,44 +72,35 @@ def read_owner(place: Folder) -> Owner | None:
         return Owner("", "an unknown machine", "", 0, 0.0)
 
 
-def lives(place: Folder, found: Owner) -> bool:
+def lives(place: Place, found: Owner) -> bool:
     """Whether the owner of a lock is at work."""
+    if found.id in _let_go:
+        return False
     if found.machine and found.machine == _machine():
         try:
             return abs(psutil.Process(found.pid).create_time() - found.began) < 1.0
         except psutil.NoSuchProcess:
             return False
-    return _silence(place) < DEAD
-
-
-def _silence(place: Folder) -> float:
-    """Seconds since the last beat, both times told by the file system."""
-    probe = place.path(f".now.{uuid.uuid4().hex}{PARTIAL}")
-    try:
-        probe.touch()
-        return probe.stat().st_mtime - place.path(LOCK).stat().st_mtime
-    except FileNotFoundError:  # let go of in between
-        return float("inf")
-    finally:
-        with suppress(FileNotFoundError):
-            probe.unlink()
+    return place.silence(LOCK) < DEAD
 
 
 class Lock:
     """A lock that this process holds, and its beats."""
 
-    def __init__(self, place: Folder, text: str, warn: Callable[[str], Any]) -> None:
+    def __init__(self, place: Place, text: str, warn: Callable[[str], Any]) -> None:
         self.place, self.owner = place, owner()
         self._over = threading.Event()
-        data = json.dumps(self.owner._asdict()).encode()
-        while not place.create(LOCK, data):
-            found = read_owner(place)
-            if found is None:
+        self._data, self._n = json.dumps(self.owner._asdict()).encode(), 0
+        while not place.create(LOCK, self._data):
+            data = place.read(LOCK, _LARGEST)
+            if data is None and not place.exists(LOCK):
                 continue
-            if lives(place, found):
+            found = _owner_in(data or b"")
+            if data is None or lives(place, found):
                 raise StoreLockedError(f"store={text!r} is being written by {found}; wait for it, or give another path")
-            if self._moved_away(found):
+            if place.swap(LOCK, data, self._data):
                 warn(f"store={text!r}: {found}, which wrote it, is gone; its lock is taken over")
+                break
         self._beats = threading.Thread(target=self._beat, name="nlis-lock", daemon=True)
         self._beats.start()
 
@@ -123,27 +119,15 @@ class Lock:
         """Let go of it."""
         self._over.set()
         self._beats.join()
-        if self.is_mine():
-            self.place.delete(LOCK)
+        try:
+            if self.is_mine():
+                self.place.delete(LOCK)
+        except (NlisError, OSError):  # with what went wrong before; whoever comes finds it let go of, or silent
+            _let_go.add(self.owner.id)
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT):
-            with suppress(OSError):
-                os.utime(self.place.path(LOCK))
-
-    def _moved_away(self, dead: Owner) -> bool:
-        """Take the lock of a dead owner out of the way; False where somebody else did so first."""
-        aside = self.place.path(f".{LOCK}.{uuid.uuid4().hex}{PARTIAL}")
-        try:
-            os.rename(self.place.path(LOCK), aside)
-        except FileNotFoundError:
-            return False
-        try:
-            moved = json.loads(aside.read_bytes()).get("id", "")
-        except (ValueError, AttributeError):
-            moved = ""
-        if moved != dead.id:  # somebody took it over in between: what was moved is theirs
-            with suppress(FileExistsError):
-                os.link(aside, self.place.path(LOCK))
-        os.unlink(aside)
-        return bool(moved == dead.id)
+            with suppress(NlisError, OSError):
+                self._n += 1
+                then = json.dumps({**self.owner._asdict(), "beats": self._n}).encode()
+                self._data = self.place.beat(LOCK, self._data, then)

@@ -1,4 +1,4 @@
-"""Where a run store lies: a folder. Small objects by key, each there whole or not at all.
+"""A run store in a folder. Small objects by key, each there whole or not at all.
 
 Every object is written beside its place and moved there. What a crash leaves behind ends in ".partial", is never read,
 and is cleared away when the run goes on.
@@ -8,29 +8,16 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from zarr.storage import LocalStore
 
-from dask_nlis.errors import ClusterError, NlisError, StoreWriteError
+from dask_nlis.errors import ClusterError
+from dask_nlis.store.place import writing
 
 PARTIAL = ".partial"
-
-
-@contextmanager
-def writing(what: str) -> Iterator[None]:
-    """Say what could not be written to the store, and what to do, where the system refuses it inside."""
-    try:
-        yield
-    except NlisError:
-        raise
-    except OSError as cause:
-        raise StoreWriteError(
-            f"store: {what} could not be written ({cause.strerror or type(cause).__name__}); what was finished is kept: make "
-            "room and run again with resume=True"
-        ) from cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +50,68 @@ class Folder:
         beside = self._beside(target, data, sync)
         os.replace(beside, target)
         if sync:
-            folder = os.open(target.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            _sync_folder(target.parent)
 
-    def create(self, key: str, data: bytes) -> bool:
+    def create(self, key: str, data: bytes, *, sync: bool = False) -> bool:
         """Write an object unless there is one; whether it was written. Of several that try at once one does."""
         target = self.path(key)
-        beside = self._beside(target, data, sync=False)
+        beside = self._beside(target, data, sync)
         try:
             os.link(beside, target)
         except FileExistsError:
             return False
         finally:
             os.unlink(beside)
+        if sync:
+            _sync_folder(target.parent)
         return True
+
+    def swap(self, key: str, old: bytes, new: bytes) -> bool:
+        """Write an object in place of one that holds `old`; whether it was written. Of several that try at once one does."""
+        target = self.path(key)
+        aside = target.with_name(f".{target.name}.{uuid.uuid4().hex}{PARTIAL}")
+        try:
+            os.rename(target, aside)
+        except FileNotFoundError:
+            return False
+        try:
+            if aside.read_bytes() == old:
+                return self.create(key, new)
+            with suppress(FileExistsError):  # somebody was faster: what was moved is theirs
+                os.link(aside, target)
+            return False
+        finally:
+            os.unlink(aside)
+
+    def beat(self, key: str, now: bytes, then: bytes) -> bytes:
+        """Make an object of this process look new, and return what it holds; here that need not change."""
+        os.utime(self.path(key))
+        return now
+
+    def silence(self, key: str) -> float:
+        """Seconds since the last beat, both times told by the file system; infinite where there is no object."""
+        probe = self.path(f".now.{uuid.uuid4().hex}{PARTIAL}")
+        try:
+            probe.touch()
+            return probe.stat().st_mtime - self.path(key).stat().st_mtime
+        except FileNotFoundError:  # let go of in between
+            return float("inf")
+        except PermissionError:  # somebody who only looks cannot tell
+            return 0.0
+        finally:
+            with suppress(FileNotFoundError):
+                probe.unlink()
+
+    def begin(self, *, resume: bool) -> bool:
+        """Make the folder where there is none; whether it was made. Raises FileExistsError where it is there, unless resumed."""
+        fresh = not self.exists()
+        self.path("").mkdir(exist_ok=resume)
+        return fresh
+
+    def let_go(self) -> None:
+        """Remove the folder if it is empty."""
+        with suppress(OSError):
+            self.path("").rmdir()
 
     def delete(self, key: str) -> None:
         """Delete an object, or a folder and all that is in it; nothing where there is none."""
@@ -133,3 +165,12 @@ class Folder:
                     os.unlink(beside)
                 raise
         return beside
+
+
+def _sync_folder(path: Path) -> None:
+    """Wait until the names in a folder have reached the disk."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

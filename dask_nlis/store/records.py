@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import zarr
 
-from dask_nlis.errors import InputError
+from dask_nlis.errors import InputError, StoreExistsError
 from dask_nlis.intake import ScoreRecord
 from dask_nlis.store.nouns import stored_array, write_array
-from dask_nlis.store.places import Folder
+from dask_nlis.store.place import Place
 
 FORMAT = 1
 MARKER = "complete.json"
@@ -43,13 +43,14 @@ def _digest(columns: Sequence[np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def write_marker(place: Folder, records: Sequence[ScoreRecord]) -> None:
-    """Write the completion marker, synced to disk: whatever it vouches for must be there before."""
+def write_marker(place: Place, records: Sequence[ScoreRecord]) -> None:
+    """Write the completion marker once, synced to disk: whatever it vouches for must be there before."""
     found = {"format": FORMAT, "records": _digest(_columns(records)), "n_blocks": len(records)}
-    place.write(MARKER, json.dumps(found).encode(), sync=True)
+    if not place.create(MARKER, json.dumps(found).encode(), sync=True):
+        raise StoreExistsError(f"store={place.root!r} was finished by another process; open_run() reads what is there")
 
 
-def check_records(place: Folder, group: zarr.Group, text: str) -> None:
+def check_records(place: Place, group: zarr.Group, text: str) -> None:
     """Compare the records of the score chunks with the hash in the marker."""
     try:
         found: Any = json.loads(place.read(MARKER, LARGEST_JSON) or b"")

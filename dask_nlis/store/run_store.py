@@ -7,7 +7,7 @@ Layout::
       scores             float64 (n,), NaN-filled, one chunk a task
       blocks/            one record a score chunk: start, rows, checksum, smallest, largest, total
       data/              the drawn rows, X and y: a refit needs no other data
-      complete.json      written last, synced to disk: hash and number of the records
+      complete.json      written last and once, synced to disk: hash and number of the records
 
 and while the run is under way::
 
@@ -15,16 +15,17 @@ and while the run is under way::
       work/              results of reads as they come, a parcel each (`dask_nlis.parcels`): sums of groups of blocks and
                          factors; of each block what a draw may need; rough fits; losses
 
+RUN is a folder, or a part of a bucket (s3://, gs://, az://) that no other writer uses. In a folder each object is written
+beside its place and moved there; in a bucket it is written whole by itself. Lock and marker are created unless they are
+there: of several writers one holds the lock, and one that is dead is followed by one (`Place.create`, `Place.swap`).
+
 No pickle: JSON attributes and arrays only.
 """
 
-import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import zarr
@@ -41,13 +42,14 @@ from dask_nlis.intake import ScoreRecord
 from dask_nlis.store.fingerprint import check_same
 from dask_nlis.store.kept import Kept
 from dask_nlis.store.lock import LOCK, Lock, lives, read_owner
-from dask_nlis.store.places import Folder, writing
-from dask_nlis.store.records import FORMAT, LARGEST_JSON, MARKER, check_records, write_marker, write_records
+from dask_nlis.store.place import Place, Where, writing
+from dask_nlis.store.places import Folder
+from dask_nlis.store.records import FORMAT, check_records, write_marker, write_records
+from dask_nlis.store.state import place_of, progress, read_manifest, state_of
 
 Group = zarr.Group
 
 _WORK = "work"
-_ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class RunStore:
     """The store of a run that is under way, which this process holds the lock of."""
 
     text: str  # its path as it was given
-    place: Folder
+    place: Place
     group: zarr.Group
     lock: Lock
     resumed: int  # how often the run was taken up again
@@ -79,62 +81,9 @@ class RunStore:
         self.place.delete(_WORK)
 
 
-def check_store(path: str | os.PathLike[str], resume: bool) -> Path:
-    """Return the path of a store that may be written; raise when something else is there, or its folder cannot be used."""
-    where = _path("store", path)
-    text = os.fspath(path)
-    if "://" in text:
-        raise InputError("store is a URL; give a local path (or store=None to keep the run in memory)")
-    if where.is_symlink():
-        raise StoreExistsError(f"store={text!r} is a symbolic link; give the path of a folder of its own")
-    if where.exists():
-        if not resume:
-            state = state_of(where) if where.is_dir() else ""
-            remedy = {
-                "complete": "open_run() reads the finished run there, resume=True returns it; give a new path for another",
-                "begun": "resume=True goes on with the run there; give a new path for another",
-            }.get(state, "give a new path")
-            raise StoreExistsError(f"store={text!r} exists; {remedy}")
-        if not where.is_dir() or not state_of(where):
-            raise StoreExistsError(f"store={text!r} exists and is no run store; give a new path, or that of a run")
-        if not os.access(where, os.W_OK):
-            raise PermissionError(f"store={text!r} is not writable; change its permissions, or give a new path")
-        return where.absolute()
-    parent = where.absolute().parent
-    inside = next((p for p in (parent, *parent.parents) if any((p / name).exists() for name in _ZARR_FILES)), None)
-    if inside is not None:
-        raise InputError(f"store={text!r} lies inside the Zarr store {str(inside)!r}; give a path outside it")
-    if not parent.is_dir():
-        raise MissingDataError(f"store={text!r}: the folder {str(parent)!r} does not exist; make it first")
-    if not os.access(parent, os.W_OK):
-        raise PermissionError(f"store={text!r}: the folder {str(parent)!r} is not writable")
-    return where.absolute()
-
-
-def _path(argument: str, value: Any) -> Path:
-    if not isinstance(value, str | os.PathLike):
-        raise InputTypeError(f"{argument} is {type(value).__name__}; give a path")
-    return Path(value)
-
-
-def state_of(where: Path) -> str:
-    """ "complete", "begun", "empty", or no text for a folder that holds something else than a run."""
-    place = Folder(str(where))
-    if place.exists(MARKER):
-        return "complete"
-    if read_manifest(where) is not None or place.names() == {LOCK}:
-        return "begun"
-    return "" if place.names() else "empty"
-
-
-def is_complete(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a finished run at a path."""
-    return Folder(os.fspath(path)).exists(MARKER)
-
-
-def clear_leftovers(path: str | os.PathLike[str]) -> None:
+def clear_leftovers(where: Where) -> None:
     """Delete what a run left behind that was killed after its marker was written, unless its owner still does."""
-    place = Folder(os.fspath(path))
+    place = place_of(where)
     if not place.exists(_WORK) and not place.exists(LOCK):
         return
     found = read_owner(place)
@@ -144,41 +93,27 @@ def clear_leftovers(path: str | os.PathLike[str]) -> None:
         place.clear_partial()
 
 
-def begun_seed(path: str | os.PathLike[str]) -> int | None:
-    """Seed of the run at a path; None where there is no run."""
-    found = (read_manifest(path) or {}).get("seed")
-    return found if isinstance(found, int) else None
-
-
-def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """The manifest of a run; None where there is none that can be read."""
-    data = Folder(os.fspath(path)).read("zarr.json", LARGEST_JSON)
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        found = json.loads(data or b"")["attributes"]["manifest"]
-        return found if isinstance(found, dict) else None
-    return None
-
-
 @contextmanager
 def under_way(
-    path: Path, text: str, manifest: Mapping[str, Any], warn: Callable[[str], Any], *, resume: bool
+    place: Place, text: str, manifest: Mapping[str, Any], warn: Callable[[str], Any], *, resume: bool
 ) -> Iterator[RunStore]:
     """Begin the store of a run, or take up the one that is there, holding its lock; the manifest is written first.
 
     Data or arguments that turn out to be refused leave nothing behind where the store is new: another run would need others.
     """
-    fresh = not path.exists()
     try:
-        path.mkdir(exist_ok=resume)
+        fresh = place.begin(resume=resume)
     except FileExistsError as cause:
         raise StoreExistsError(f"store={text!r} was made by another process just now; give another path") from cause
-    place = Folder(str(path))
     lock = Lock(place, text, warn)
     try:
-        begun = read_manifest(path)
+        begun = read_manifest(place)
         if begun is not None:
+            if not resume:  # in the time between the look and the lock
+                raise StoreExistsError(f"store={text!r} was made by another process just now; give another path")
             if begun.get("format") != FORMAT:
                 raise InputError(f"store={text!r} has another store format; open it with the version that wrote it")
+            fresh = False
             check_same(text, begun.get("fingerprint"), manifest["fingerprint"])
             place.clear_partial()
         resumed = 0 if begun is None else int(begun.get("resumed", 0)) + 1
@@ -192,22 +127,26 @@ def under_way(
                 group.update_attributes(found)
         yield RunStore(text, place, group, lock, resumed)
     except BaseException as error:
+        refused = isinstance(error, InputError | InputTypeError) and not isinstance(error, MemoryLimitError)
+        if fresh and refused:  # while the lock is held, so that it is nobody else's
+            for name in place.names() - {LOCK}:
+                place.delete(name)
+            place.clear_partial()
         lock.release()
-        if fresh and isinstance(error, InputError | InputTypeError) and not isinstance(error, MemoryLimitError):
-            place.delete("")
+        if fresh and refused:
+            place.let_go()
         raise
     lock.release()
 
 
 def open_complete(path: str | os.PathLike[str]) -> tuple[zarr.Group, dict[str, Any]]:
     """Open a finished run for reading; return its group and manifest, or raise saying what is missing."""
-    where = _path("path", path)
+    place = place_of(path)
     text = os.fspath(path)
-    if not where.is_dir():
+    if not place.exists() or (isinstance(place, Folder) and not os.path.isdir(place.root)):
         raise MissingDataError(f"path={text!r} holds no run; check the path")
-    place = Folder(str(where.absolute()))
-    if state_of(where) == "begun":
-        raise IncompleteRunError(f"path={text!r} was never finished: {progress(place)}; {_remedy(place)}")
+    if state_of(place) == "begun":
+        raise IncompleteRunError(f"path={text!r} was never finished: {progress(place, _WORK)}; {_remedy(place)}")
     try:
         group = zarr.open_group(place.zarr(read_only=True), mode="r", use_consolidated=False)
         manifest = group.attrs["manifest"]
@@ -221,22 +160,8 @@ def open_complete(path: str | os.PathLike[str]) -> tuple[zarr.Group, dict[str, A
     return group, manifest
 
 
-def _remedy(place: Folder) -> str:
+def _remedy(place: Place) -> str:
     found = read_owner(place)
     if found is not None and lives(place, found):
         return f"{found} is at it, so wait"
     return "run it again with resume=True"
-
-
-_BLOCK = re.compile(r"\d+-\d+")
-
-
-def progress(place: Folder) -> str:
-    """How far a run has come that is not finished, in words: blocks of the stage that was scored last."""
-    manifest = read_manifest(place.root) or {}
-    n_blocks = manifest.get("data", {}).get("n_blocks") if isinstance(manifest.get("data"), dict) else None
-    stages = sorted(name for name in place.names(_WORK) if name.startswith("scores-"))
-    if not stages:
-        return "no block is scored yet"
-    done = sum(bool(_BLOCK.fullmatch(name)) for name in place.names(f"{_WORK}/{stages[-1]}"))
-    return f"{done:,} of {n_blocks if isinstance(n_blocks, int) else '?'} blocks scored in {stages[-1]}"
