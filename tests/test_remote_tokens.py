@@ -24,7 +24,7 @@ class Stamped(MemoryFileSystem):
         found = super().find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True, **options)
         for name, info in found.items():
             info.pop("created", None)
-            info[self.stamp] = hashlib.md5(self.cat_file(name)).hexdigest()
+            info[self.stamp] = hashlib.sha256(self.cat_file(name)).hexdigest()
         return found if detail else list(found)
 
 
