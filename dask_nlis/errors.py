@@ -16,6 +16,7 @@ NlisError
  +- ReadError (OSError)
  +- StoreExistsError (FileExistsError)
  +- StoreLockedError (RuntimeError)
+ +- NotWritableError (PermissionError)
  +- StoreWriteError (OSError)
  +- IncompleteRunError (RuntimeError)
  +- DeviceError (RuntimeError)
@@ -116,6 +117,10 @@ class StoreExistsError(NlisError, FileExistsError):
 
 class StoreLockedError(NlisError, RuntimeError):
     """Another process is writing the run store."""
+
+
+class NotWritableError(NlisError, PermissionError):
+    """The output path, or the folder it is to be made in, may not be written by this user."""
 
 
 class StoreWriteError(NlisError, OSError):

@@ -20,7 +20,7 @@ from dask_nlis.pipeline.run_noun import Run
 from dask_nlis.pipeline.shelf import finish_store
 from dask_nlis.pipeline.stages import stages
 from dask_nlis.refit import Fit
-from dask_nlis.tally import Tally
+from dask_nlis.tally import Tally, apart
 
 
 def carry_out(
@@ -46,7 +46,8 @@ def carry_out(
     (loss,), n_dropped = summed_losses(staged.matrix, problem, fit.theta[None], setting.saved.below("losses"))
     found = None
     if staged.factor is not None:
-        found = certified(matrix_of(staged.matrix, taken), staged.factor, sample, Points(None, fit.theta))
+        with apart():  # blocks of the sample are none of the data
+            found = certified(matrix_of(staged.matrix, taken), staged.factor, sample, Points(None, fit.theta))
     store = setting.store
     # Of blocks that ran before it was cut off nobody counted where.
     devices = None if store is not None and store.resumed else tally.devices()

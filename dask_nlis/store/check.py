@@ -2,9 +2,8 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
-from dask_nlis.errors import InputError, InputTypeError, MissingDataError, StoreExistsError
+from dask_nlis.errors import InputError, MissingDataError, NotWritableError, StoreExistsError
 from dask_nlis.store.buckets import Bucket
 from dask_nlis.store.place import Place
 from dask_nlis.store.places import Folder
@@ -15,9 +14,8 @@ _ZARR_FILES = ("zarr.json", ".zgroup", ".zarray")
 
 def check_store(path: str | os.PathLike[str], resume: bool) -> Place:
     """Return the place of a store that may be written; raise when something else is there, or it cannot be used."""
-    where = _path("store", path)
-    text = os.fspath(path)
     place = place_of(path, "store")
+    where, text = Path(path), os.fspath(path)
     if isinstance(place, Bucket):
         return _checked_bucket(place, resume)
     if where.is_symlink():
@@ -25,7 +23,7 @@ def check_store(path: str | os.PathLike[str], resume: bool) -> Place:
     if where.exists():
         _check_there(place, text, resume, is_folder=where.is_dir())
         if not os.access(where, os.W_OK):
-            raise PermissionError(f"store={text!r} is not writable; change its permissions, or give a new path")
+            raise NotWritableError(f"store={text!r} is not writable; change its permissions, or give a new path")
         return place
     parent = where.absolute().parent
     inside = next((p for p in (parent, *parent.parents) if any((p / name).exists() for name in _ZARR_FILES)), None)
@@ -34,14 +32,8 @@ def check_store(path: str | os.PathLike[str], resume: bool) -> Place:
     if not parent.is_dir():
         raise MissingDataError(f"store={text!r}: the folder {str(parent)!r} does not exist; make it first")
     if not os.access(parent, os.W_OK):
-        raise PermissionError(f"store={text!r}: the folder {str(parent)!r} is not writable")
+        raise NotWritableError(f"store={text!r}: the folder {str(parent)!r} is not writable")
     return Folder(str(where.absolute()))
-
-
-def _path(argument: str, value: Any) -> Path:
-    if not isinstance(value, str | os.PathLike):
-        raise InputTypeError(f"{argument} is {type(value).__name__}; give a path")
-    return Path(value)
 
 
 def _check_there(place: Place, text: str, resume: bool, *, is_folder: bool = True) -> None:

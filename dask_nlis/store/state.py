@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
+from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.objects import Address
 from dask_nlis.store.buckets import Bucket
 from dask_nlis.store.lock import LOCK
@@ -15,11 +16,22 @@ from dask_nlis.store.records import LARGEST_JSON, MARKER
 
 
 def place_of(where: Where, argument: str = "path") -> Place:
-    """The place at a path or a URL; a place is returned as it is."""
-    if not isinstance(where, str | os.PathLike):
+    """The place at a path or a URL, checked as far as that needs no look inside; a place is returned as it is."""
+    if isinstance(where, Folder | Bucket):
         return where
-    text = os.fspath(where)
-    return Bucket(Address.of(argument, text)) if "://" in text else Folder(os.path.abspath(text))
+    text = os.fspath(where) if isinstance(where, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise InputTypeError(f"{argument} is {type(where).__name__}; give a path")
+    if "://" in text:
+        return Bucket(Address.of(argument, text))
+    try:
+        os.lstat(text)
+    except (FileNotFoundError, NotADirectoryError):  # there may yet be something
+        pass
+    except (OSError, ValueError) as cause:
+        why = getattr(cause, "strerror", None) or str(cause)
+        raise InputError(f"{argument}={text[:60]!r} is no path that can be looked at ({why}); give another") from cause
+    return Folder(os.path.abspath(text))
 
 
 def state_of(where: Where) -> str:
