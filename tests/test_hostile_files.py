@@ -23,7 +23,7 @@ import dask_nlis as nlis
 from dask_nlis.cli.problems import problem_from
 from dask_nlis.documents import MOST_BYTES
 from dask_nlis.errors import NlisError
-from dask_nlis.intake import left_array, tables
+from dask_nlis.intake import left_array, limits, tables
 
 X, Y = rows_of(62, 60, 3)
 PROBLEM = nlis.Problem(nlis.Linear())
@@ -97,6 +97,8 @@ HEADERS = {
     "an expression": "{'descr': '<f8', 'fortran_order': False, 'shape': (9**9**9, 2), }",
     "deep literals": "{'descr': '<f8', 'fortran_order': False, 'shape': " + "(" * 3000 + ")" * 3000 + "}",
     "deep lists": "[" * 9000,
+    "deep signs": "{'descr': '<f8', 'fortran_order': False, 'shape': (" + "-" * 8000 + "1,), }",
+    "keys of two types": "{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2), 1: 2, }",
     "shape of bools": "{'descr': '<f8', 'fortran_order': False, 'shape': (True, 'a'), }",
     "no mapping": "{1, 2}",
     "zero bytes": "\0" * 40,
@@ -215,6 +217,14 @@ def test_metadata_of_zarr_runs_nothing_and_makes_nothing_it_asks_for(
     folder = zarr_group(tmp_path / "x.zarr", METADATA[name], pickle.dumps(Evil(canary)))
     refused(lambda: nlis.reference_matrix(PROBLEM, nlis.open_rows(folder, X="X")[0]))
     refused(lambda: nlis.reference_matrix(PROBLEM, folder / "X"))
+
+
+def test_a_pickle_codec_is_refused_also_where_zarr_takes_it(tmp_path, monkeypatch):
+    """The installed Zarr takes none; of the codecs it takes all are looked at, those inside shards too."""
+    array = zarr.create_array(tmp_path / "x.zarr", shape=(60, 3), chunks=(10, 3), shards=(30, 3), dtype="f8")
+    assert {"sharding_indexed", "bytes", "zstd", "crc32c"} <= set(limits.codec_names(array))
+    monkeypatch.setattr(limits, "codec_names", lambda array: ["bytes", "numcodecs.pickle"])
+    refused(lambda: nlis.reference_matrix(PROBLEM, array), "runs what the file says")
 
 
 def test_the_metadata_that_these_are_made_of_open(tmp_path):

@@ -437,3 +437,25 @@ def test_what_sets_are_given_by_is_copied():
     np.testing.assert_array_equal(constraint.A, np.eye(2))
     with pytest.raises(ValueError, match="read-only"):
         constraint.A[0, 0] = 1
+
+
+@pytest.mark.parametrize("value", [1j, [1j, 0.0], "1.0", ["1"], [10**400], np.array(["2020-01-01"], dtype="M8[D]")])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: nlis.Box(value, np.inf),
+        lambda value: nlis.Ball(1.0, value),
+        lambda value: nlis.HalfSpaces([value], 1.0),
+        lambda value: nlis.HalfSpaces([[1.0]], value),
+    ],
+    ids=["Box lower", "Ball center", "HalfSpaces A", "HalfSpaces b"],
+)
+def test_sets_take_real_numbers_alone(make, value):
+    with pytest.raises(nlis.InputTypeError):
+        make(value)
+
+
+def test_sets_near_the_largest_float_are_told_apart_without_a_warning():
+    for low in (1e308, 1.7e308):
+        with pytest.raises(nlis.InputError, match="empty"):
+            nlis.Intersection(nlis.Ball(2.0, [0.0, 1.0]), nlis.Box(low, np.inf))
