@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("moto")  # also where the file is looked through for examples
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # noqa: E402
-from werkzeug.serving import WSGIRequestHandler, make_server  # noqa: E402
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 #: Nobody's keys: the server takes any.
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIANOBODY", "AWS_SECRET_ACCESS_KEY": "canary-s3cret", "AWS_REGION": "us-east-1"}

@@ -22,6 +22,7 @@ SCORES = np.asarray(nlis.leverage_scores(A, FACTOR))
 SAMPLE, OTHER = (nlis.draw(SCORES, 16, seed=k) for k in range(2))
 DRAWN = SAMPLE.take(X, Y)
 FIT = nlis.refit(PROBLEM, *DRAWN, SAMPLE)
+RUN = nlis.run(PROBLEM, X, Y, size=12, seed=0, rounds=1, missing="raise")
 
 
 def value(theta, x):
@@ -191,7 +192,13 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         nlis.run,
         _ROWS
         | {"size": 9, "epsilon": None, "seed": 0, "store": None, "keep_scores": True, "theta": None}
+        | {"resume": False, "data_version": None}
         | {"scores": "two-stage", "scheme": "poisson", "shares": None, "rounds": 2, "pilot_size": 4},
+    ),
+    "extend": (
+        nlis.extend,
+        {"run": RUN, "X_new": X + 1.0, "y_new": Y, "size": 9, "seed": 1, "sample_weight": Y**2, "device": "cpu"}
+        | {"block_bytes": 10**6},
     ),
     "sample_size": (
         nlis.sample_size,

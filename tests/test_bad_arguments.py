@@ -36,10 +36,6 @@ LEFT_OUT = {
     ("refit", "n_starts", "huge integer"),
     ("pilot", "sample_weight", "huge array"),
     ("run", "sample_weight", "huge array"),
-    ("open_run", "path", "long text"),
-    ("open_rows", "X", "long text"),
-    ("open_rows", "y", "long text"),
-    ("run", "store", "long text"),
     ("plan", "memory_limit", "huge integer"),
 }
 

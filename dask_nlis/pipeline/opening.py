@@ -51,7 +51,7 @@ def open_run(path: str | os.PathLike[str]) -> Run:
         return _read(group, manifest, os.fspath(path))
     except NlisError:
         raise
-    except (AttributeError, KeyError, TypeError, ValueError) as cause:
+    except (AttributeError, IndexError, KeyError, OverflowError, RuntimeError, TypeError, ValueError) as cause:
         detail = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
         raise InputError(f"path={os.fspath(path)!r} is damaged ({detail}); run again under a new path") from cause
 
@@ -60,15 +60,17 @@ def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
     sample_x, sample_y = (np.asarray(stored_array(group, f"data/{name}")[...]) for name in ("X", "y"))
     weight = np.asarray(stored_array(group, "data/sample_weight")[...]) if "data/sample_weight" in group else None
     fit = Fit.from_dict(read_noun(group, "fit"))
+    sample = Sample.from_dict(read_noun(group, "sample"))
+    scores = stored_scores(group) if manifest.get("keep_scores", True) else None
+    _check_lengths(manifest, sample, fit, (sample_x, sample_y, weight), scores)
     known: dict[str, Any] = {
         name: read_noun(group, name) if name in group else None for name in ("factor", "pilot", "certificate")
     }
     return Run(
         problem=fit.problem,
         factor=None if known["factor"] is None else Factor.from_dict(known["factor"]),
-        # Kept by runs that say nothing of it.
-        scores=with_names(stored_scores(group), fit.feature_names) if manifest.get("keep_scores", True) else None,
-        sample=Sample.from_dict(read_noun(group, "sample")),
+        scores=None if scores is None else with_names(scores, fit.feature_names),
+        sample=sample,
         sample_X=sample_x,
         sample_y=sample_y,
         sample_weight=weight,
@@ -79,3 +81,25 @@ def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
         manifest=manifest,
         path=path,
     )
+
+
+def _check_lengths(
+    manifest: dict[str, Any],
+    sample: Sample,
+    fit: Fit,
+    drawn: tuple[np.ndarray, np.ndarray, np.ndarray | None],
+    scores: Any,
+) -> None:
+    """Raise where parts of a store are of different rows or columns: one of them was altered."""
+    x, y, weight = drawn
+    n_rows = manifest["data"]["n_rows"]
+    shapes = {
+        "data/X": (x.shape, (len(sample), len(fit.feature_names))),
+        "data/y": (y.shape, (len(sample),)),
+        "data/sample_weight": ((len(sample),) if weight is None else weight.shape, (len(sample),)),
+        "sample": ((sample.n_rows,), (n_rows,)),
+        "scores": ((n_rows,) if scores is None else scores.shape, (n_rows,)),
+    }
+    for name, (found, wanted) in shapes.items():
+        if found != wanted:
+            raise ValueError(f"{name} is of shape {found}, where {wanted} belongs")

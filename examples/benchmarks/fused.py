@@ -102,7 +102,7 @@ def two_stages(x: Any, y: Any, size: int, _: np.ndarray, **options: Any) -> Outc
 
 
 def two_stages_in_turn(x: Any, y: Any, size: int, theta: np.ndarray, **options: Any) -> Outcome:
-    room, held = (import_module(f"dask_nlis.pipeline.{name}") for name in ("run", "held"))
+    room, held = (import_module(f"dask_nlis.pipeline.{name}") for name in ("job", "held"))
     with mock.patch.object(room, "way_of", return_value=held.score_held):
         return two_stages(x, y, size, theta, **options)
 
