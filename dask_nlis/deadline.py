@@ -21,7 +21,7 @@ def seconds(name: str) -> float:
 
     Examples
     --------
-    >>> with dask.config.set({"dask-nlis.timeout": "2 min"}):
+    >>> with dask.config.set({"dask-nlis.timeout": "2 minutes"}):
     ...     seconds("timeout")
     120.0
     """
@@ -33,7 +33,7 @@ def seconds(name: str) -> float:
         if found > 0:
             return found
     raise InputError(
-        f"dask-nlis.{name}={given!r} is not allowed; give a number of seconds above 0, such as 600 or '10 min'"
+        f"dask-nlis.{name}={given!r} is not allowed; give a number of seconds above 0, such as 600 or '10 minutes'"
     )
 
 

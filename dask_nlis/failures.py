@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import distributed
 import numpy as np
@@ -43,6 +43,13 @@ def translated(error: BaseException, work: Work, client: distributed.Client | No
     return error
 
 
+def raise_in_place(error: BaseException, said: BaseException) -> NoReturn:
+    """Raise what is to be said of an error, which stays its cause."""
+    if said is error or said.__cause__ is not None:
+        raise said
+    raise said from (error if isinstance(error, Exception) else None)
+
+
 def _of_connection(error: BaseException) -> bool:
     name = type(error).__name__
     return isinstance(error, CancelledError | CommClosedError) or name == "ClosedClientError"
@@ -61,6 +68,7 @@ def lost(label: str, client: distributed.Client) -> ClusterError:
 
 
 def _killed(error: KilledWorker, work: Work) -> ClusterError:
+    # The scheduler blames a task that was handed to every worker that died; those of its neighbours it cannot tell apart.
     rows = rows_of(work.graph, error.task)
     what = (
         f"{work.label}: {error.allowed_failures + 1} workers died, one after the other, at {_named(rows, error.task)}"
@@ -69,9 +77,11 @@ def _killed(error: KilledWorker, work: Work) -> ClusterError:
     last = error.last_worker
     force = workers.Workforce(1, last.nthreads, last.nthreads, last.memory_limit or None, on_cluster=True)
     if not size or force.memory is None:
-        return ClusterError(f"{what}; look at these rows, at what is computed of them, and at the logs of the workers")
+        return ClusterError(
+            f"{what} or beside; look at these rows, at what is computed of them, and at the logs of the workers"
+        )
     return ClusterError(
-        f"{what}, a block of {size:,} bytes where a worker of {force.threads_of_one} threads may use {force.memory:,}; if memory "
+        f"{what} or a block beside them: {size:,} bytes where a worker of {force.threads_of_one} threads may use {force.memory:,}; if memory "
         f"ran out give block_bytes={_suggested(size, force):,}, else look at these rows and the logs of the workers"
     )
 

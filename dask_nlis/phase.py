@@ -8,13 +8,12 @@ scheduler. What a cluster or short memory does to a task is raised in our words,
 when the user interrupts.
 """
 
-import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, NoReturn
+from contextlib import contextmanager, nullcontext
+from typing import Any
 from uuid import uuid4
 
 import dask
@@ -31,14 +30,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dask_nlis import failures, tally, workers
-from dask_nlis.deadline import BoundedPool, Deadline, seconds
-from dask_nlis.errors import ClusterError, MemoryLimitError, NlisError
-from dask_nlis.failures import Work
+from dask_nlis.deadline import BoundedPool, Deadline
+from dask_nlis.errors import MemoryLimitError
+from dask_nlis.failures import Work, raise_in_place
 from dask_nlis.graph import Asked, Graph, Key, Wave, flat_keys, on_top, optimised, waves
-from dask_nlis.prepared import Prepared, blas, one_blas_thread
-
-Advance = Callable[[int], None]
-Collect = Callable[[Any], None]
+from dask_nlis.on_cluster import Advance, Collect, run_on_cluster
+from dask_nlis.prepared import blas, one_blas_thread
 
 #: Blocks of 64 MB keep scheduler cost near 3 % and memory at a few blocks a thread.
 DEFAULTS = {
@@ -51,16 +48,8 @@ DEFAULTS = {
 }
 dask.config.update_defaults({"dask-nlis": DEFAULTS})
 
-RETRIES = 3
-
 #: Tasks handed to a scheduler at a time. More cost it no less each, and fewer hold less.
 CLUSTER_WAVE, LOCAL_WAVE = 20_000, 2_000
-
-#: Seconds to wait for a scheduler to hear that work is cancelled.
-_PARTING = 5.0
-
-#: Times that workers are told to make themselves ready.
-_TELLINGS = 5
 
 
 def setting(name: str, given: Any) -> Any:
@@ -210,7 +199,7 @@ def _run(
             if client is None:
                 _run_local(part, work, deadline, advance, collect)
             else:
-                _run_cluster(client, part, work, deadline, advance, collect, hold)
+                run_on_cluster(client, part, work, deadline, advance, collect, hold)
 
 
 def _run_local(part: Wave, work: Work, deadline: Deadline, advance: Advance, collect: Collect) -> None:
@@ -230,129 +219,9 @@ def _run_local(part: Wave, work: Work, deadline: Deadline, advance: Advance, col
         with threads as pool, Callback(posttask=done):
             results = get(part.graph, part.keys, **options, **({} if pool is None else {"pool": pool}))
     except Exception as error:
-        _raise(error, failures.translated(error, work, None))
+        raise_in_place(error, failures.translated(error, work, None))
     for result in results:
         collect(result)
-
-
-def _raise(error: BaseException, said: BaseException) -> NoReturn:
-    if said is error or said.__cause__ is not None:
-        raise said
-    raise said from (error if isinstance(error, Exception) else None)
-
-
-def _run_cluster(
-    client: distributed.Client,
-    part: Wave,
-    work: Work,
-    deadline: Deadline,
-    advance: Advance,
-    collect: Collect,
-    hold: bool,
-) -> None:
-    topic = tally.topic()
-    notes = {} if topic is None else {tally.ANNOTATION: topic}
-    try:
-        _wait_for_workers(client, deadline)
-        _prepare(client, deadline)
-        with distributed.span("nlis", work.label), dask.annotate(retries=RETRIES, **notes):
-            futures = client.get(part.graph, part.keys, sync=False)
-    except Exception as error:
-        _raise(error, failures.translated(error, work, client))
-    pending = distributed.as_completed(futures, client.loop, with_results=not hold, raise_errors=False)
-    del futures  # so that each result leaves the cluster once it has been fetched
-    early: dict[Key, Any] = {}
-    waiting = iter(part.keys)
-    key = next(waiting, None)
-    try:
-        while key is not None:
-            _until_ready(client, pending, work.label, deadline)
-            future = value = next(pending)
-            if not hold:
-                future, value = value
-            if future.status in (
-                "error",
-                "cancelled",
-            ):  # others may be lost again by now, and are made anew where needed
-                _fail(future, work, client)
-            early[future.key] = value
-            advance(1)
-            while key in early:
-                collect(early.pop(key))
-                key = next(waiting, None)
-    except BaseException:  # also when the user interrupts
-        _give_up(client, pending)
-        raise
-    if topic is not None:
-        tally.add_events(event for _, event in _ask(client, lambda: client.get_events(topic), deadline))
-
-
-def _fail(future: distributed.Future, work: Work, client: distributed.Client) -> NoReturn:
-    """Raise what a task raised, or what became of it."""
-    if future.status != "error":
-        raise failures.lost(work.label, client)
-    error = future.exception(timeout=_PARTING).with_traceback(future.traceback(timeout=_PARTING))
-    _raise(error, failures.translated(error, work, client, future.key))
-
-
-def _give_up(client: distributed.Client, pending: distributed.as_completed) -> None:
-    """Cancel what is not done yet: the client itself would wait for it as long as it lives."""
-    futures = list(pending.futures)
-    if futures and client.status == "running":
-        with suppress(Exception):
-            client.sync(_awaited, lambda: client.cancel(futures), callback_timeout=_PARTING)
-
-
-def _prepare(client: distributed.Client, deadline: Deadline) -> None:
-    """Make workers ready, those that join later too; one that dies while it is told is no reason to fail."""
-    for tries in range(_TELLINGS):
-        try:
-            _ask(client, lambda: client.register_plugin(Prepared(os.getpid())), deadline)
-        except OSError as error:
-            if isinstance(error, NlisError) or client.status != "running" or tries == _TELLINGS - 1:
-                raise
-            time.sleep(0.1 * tries)
-        else:
-            return
-
-
-def _ask(client: distributed.Client, call: Callable[[], Any], deadline: Deadline) -> Any:
-    """What a call of the client gives, waited for until the deadline: a worker that hangs answers no question."""
-    try:
-        return client.sync(_awaited, call, callback_timeout=deadline.left() if deadline.limited else None)
-    except TimeoutError as cause:
-        raise deadline.error() from cause
-
-
-async def _awaited(call: Callable[[], Any]) -> Any:
-    return await call()  # in the loop of the client, where its calls are awaited
-
-
-def _until_ready(client: distributed.Client, pending: distributed.as_completed, label: str, deadline: Deadline) -> None:
-    """Return when a future is done; raise when all workers have been gone for too long, or the scheduler is lost."""
-    asked, lonely, most = time.monotonic(), 0.0, seconds("no-workers-timeout")
-    while not pending.has_ready():
-        deadline.check()
-        if client.status != "running":
-            raise failures.lost(label, client)
-        time.sleep(0.005)
-        now = time.monotonic()
-        if now - asked > min(10, most):
-            alone = not client.scheduler_info(n_workers=0).get("n_workers", 1)
-            lonely, asked = (lonely + now - asked if alone else 0.0), now
-            if lonely > most:
-                raise ClusterError(f"all workers have been gone for {most:g} s; start workers and run again")
-
-
-def _wait_for_workers(client: distributed.Client, deadline: Deadline) -> None:
-    most = seconds("no-workers-timeout")
-    limit = min(most, deadline.left())
-    try:
-        client.wait_for_workers(1, timeout=None if limit == float("inf") else limit)
-    except TimeoutError as cause:
-        if limit < most:
-            raise deadline.error() from cause
-        raise ClusterError(f"no workers joined within {most:g} s; start workers or check addresses") from cause
 
 
 @contextmanager

@@ -47,7 +47,11 @@ def test_files_are_short_and_named_for_what_they_hold():
 
 
 @pytest.mark.parametrize(
-    ("name", "rooms"), [("distributed", {"phase.py", "prepared.py", "workers.py"}), ("rich.progress", {"phase.py"})]
+    ("name", "rooms"),
+    [
+        ("distributed", {"phase.py", "on_cluster.py", "failures.py", "prepared.py", "workers.py"}),
+        ("rich.progress", {"phase.py"}),
+    ],
 )
 def test_distributed_and_progress_live_where_computes_are(name, rooms):
     assert {file for file, module in _imports() if module == name or module.startswith(f"{name}.")} == rooms

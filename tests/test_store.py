@@ -187,12 +187,10 @@ def test_a_flipped_byte_in_a_stored_array_raises(store, name):
         nlis.open_run(store).scores.compute()
 
 
-def test_a_lost_score_chunk_reads_as_nan_and_no_row_is_drawn(store):
+def test_a_lost_score_chunk_raises(store):
     (store / "scores" / "c" / "2").unlink()
-    scores = nlis.open_run(store).scores
-    assert np.flatnonzero(np.isnan(scores.compute())).tolist() == list(range(180, 270))
-    with pytest.raises(nlis.InputError, match=r"90 NaN.*180"):
-        nlis.draw(scores, 10, seed=0)
+    with pytest.raises(nlis.MissingDataError, match="1 of 6 chunks is missing, the first holds rows 180 to 269"):
+        nlis.open_run(store)
 
 
 def _remove(name):

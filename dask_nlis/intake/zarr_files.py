@@ -133,7 +133,8 @@ def object_token(array: Any) -> str:
 def open_stored(array: "zarr.Array[Any]", chunks: Sequence[int]) -> da.Array:
     """Open a 1-D stored array of our own lazily in the given row chunks; all its chunks must be there."""
     found, name = survey(array), name_of("scores", array)
-    check_missing(name, found.absent, allow_missing=False)
+    if found.absent is not None:
+        raise MissingDataError(f"{found.absent.told(name)}; they were lost since they were written: make them again")
     return Reader(array, found.token, name, found.stamp).to_dask((tuple(chunks),))
 
 
