@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from http.client import HTTPConnection
@@ -177,7 +178,7 @@ def _job_with_keys(keys, *arguments):
 
 
 def _killed_and_resumed(server, data, clean, point, before):
-    url = f"{URL}killed-{point}-{before}.zarr"
+    url = f"{URL}killed-{uuid.uuid4().hex}.zarr"
     child = _start(server, data, url)
     server.victim = (child.pid, point, before)
     child.join(120)

@@ -30,11 +30,20 @@ def client(address: Address) -> Any:
 
     It is kept for this process: its connections are used again. Stores of temporary credentials renew them by themselves.
     """
+    library(address)
+    return _client(address, os.getpid())
+
+
+def library(address: Address) -> Any:
+    """Return the module obstore; raise, where it is not installed, naming the extra."""
     if not installed():
         raise InputError(
             f"{address.url!r} needs obstore, which is not installed; install it with: pip install 'dask-nlis[cloud]'"
         )
-    return _client(address, os.getpid())
+    import obstore
+    import obstore.exceptions
+
+    return obstore
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dask_nlis.errors import InputError, MissingDataError, NlisError, StoreWriteError
-from dask_nlis.objects import Address, BucketStore, client, reading, store_writing
+from dask_nlis.objects import Address, BucketStore, client, library, reading, store_writing
 
 #: Names of objects that are made to learn the time, or what a store can do.
 _PROBE = ".probe-"
@@ -46,19 +46,15 @@ class Bucket:
 
     def create(self, key: str, data: bytes, *, sync: bool = False) -> bool:
         """Write an object unless there is one; whether it was written. Of several that try at once one does."""
-        from obstore.exceptions import AlreadyExistsError
-
         with store_writing(self.root, f"{key!r} of {len(data):,} bytes"):
             try:
                 self._put(key, data, "create")
-            except AlreadyExistsError:
+            except self._refusals():
                 return self.read(key) == data
         return True
 
     def swap(self, key: str, old: bytes, new: bytes) -> bool:
         """Write an object in place of one that holds `old`; whether it was written. Of several that try at once one does."""
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
         found = self._get(key)
         if found is None or found[0] != old:
             return False
@@ -68,7 +64,7 @@ class Bucket:
                 self._put(key, new, version)
             except FileNotFoundError:  # deleted in between
                 return False
-            except (AlreadyExistsError, PreconditionError):
+            except self._refusals():
                 return self.read(key) == new
         return True
 
@@ -105,20 +101,16 @@ class Bucket:
 
     def names(self, key: str = "") -> set[str]:
         """Names of what lies directly below a key; probes are not among them."""
-        import obstore
-
         with reading(self.root):
-            found = obstore.list_with_delimiter(client(self.address), f"{key}/" if key else None)
+            found = library(self.address).list_with_delimiter(client(self.address), f"{key}/" if key else None)
         paths = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
         names = {path.rstrip("/").rpartition("/")[2] for path in paths}
         return {name for name in names if not name.startswith(_PROBE)}
 
     def clear_partial(self) -> int:
         """Delete probes that a crash left behind, and tell how many; objects are never there in part."""
-        import obstore
-
         with reading(self.root):
-            found = obstore.list_with_delimiter(client(self.address), None)
+            found = library(self.address).list_with_delimiter(client(self.address), None)
         probes = [each["path"] for each in found["objects"] if each["path"].startswith(_PROBE)]
         self._drop(probes)
         return len(probes)
@@ -149,8 +141,6 @@ class Bucket:
 
     def _forced(self, key: str) -> bool:
         """Whether an object can be put in the place of one that has been replaced since it was looked at."""
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
         found = self._get(key)
         version = {} if found is None else {name: found[1][name] for name in ("e_tag", "version") if found[1].get(name)}
         if not version:
@@ -159,30 +149,29 @@ class Bucket:
         with store_writing(self.root, "a probe"):
             try:
                 self._put(key, b"forced", version)
-            except (AlreadyExistsError, PreconditionError):
+            except self._refusals():
                 return False
         return True
 
+    def _refusals(self) -> tuple[type[Exception], ...]:
+        """What a client raises for a condition that does not hold: stores differ."""
+        kinds = library(self.address).exceptions
+        return kinds.AlreadyExistsError, kinds.PreconditionError
+
     def _drop(self, keys: list[str]) -> None:
         """Delete objects, a thousand a request where the storage can."""
-        import obstore
-
         with store_writing(self.root, f"the deletion of {len(keys):,} objects"), suppress(FileNotFoundError):
             if keys:
-                obstore.delete(client(self.address), keys)
+                library(self.address).delete(client(self.address), keys)
 
     def _put(self, key: str, data: bytes, mode: Any) -> None:
-        import obstore
-
-        obstore.put(client(self.address), key, data, mode=mode, use_multipart=False)
+        library(self.address).put(client(self.address), key, data, mode=mode, use_multipart=False)
 
     def _get(self, key: str, most: int | None = None) -> tuple[bytes, Any] | None:
         """Bytes of an object and what is known of it."""
-        import obstore
-
         with reading(self.root):
             try:
-                found = obstore.get(client(self.address), key)
+                found = library(self.address).get(client(self.address), key)
                 if most is not None and found.meta["size"] > most:
                     return None
                 return bytes(found.bytes()), found.meta
@@ -191,11 +180,9 @@ class Bucket:
                 return None
 
     def _head(self, key: str) -> Any:
-        import obstore
-
         with reading(self.root):
             try:
-                return obstore.head(client(self.address), key)
+                return library(self.address).head(client(self.address), key)
             except FileNotFoundError as error:
                 self._check_bucket(error)
                 return None
@@ -209,9 +196,7 @@ class Bucket:
 
     def _below(self, key: str, most: int = 1000) -> Any:
         """Keys of all objects below one, so many at a time."""
-        import obstore
-
-        found = obstore.list(client(self.address), f"{key}/" if key else None, chunk_size=most)
+        found = library(self.address).list(client(self.address), f"{key}/" if key else None, chunk_size=most)
         while True:
             with reading(self.root):
                 objects = next(found, None)
