@@ -284,7 +284,7 @@ def test_columns_stored_apart_score_as_rows_stored_whole(tmp_path, rng):
     )
     assert same_bits(whole.compute(), apart.compute())
     lazy = da.from_array(F, (100, 10))
-    with pytest.warns(nlis.PerformanceWarning, match="X has 4 column chunks, which are joined on reading"):
+    with pytest.warns(nlis.PerformanceWarning, match="A has 4 column chunks, which are joined on reading"):
         factor = nlis.factorize(lazy)
     with pytest.warns(nlis.PerformanceWarning), dask.config.set(scheduler="synchronous"):
         np.testing.assert_allclose(nlis.leverage_scores(lazy, factor).compute(), whole.compute(), atol=1e-15)

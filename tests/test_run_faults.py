@@ -251,6 +251,20 @@ def test_on_a_cluster_a_run_goes_on_to_the_bits_of_threads(data, clean, tmp_path
     assert same_bits(again.scores.compute(), clean.scores.compute())
 
 
+@pytest.mark.parametrize("kind", [nlis.ClusterError, nlis.DeadlineError])
+def test_what_ends_a_compute_is_told_with_what_is_kept(kind, data, clean, tmp_path):
+    def ended(*_):
+        raise kind("the scheduler of 'nlis-loss' is gone; start one")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("dask_nlis.pipeline.job.summed_losses", ended)
+        with pytest.raises(
+            kind, match="is gone; start one; 24 of 24 blocks scored in scores-1-last: run again with resume"
+        ):
+            job(data, tmp_path / "run.zarr")
+    assert job(data, tmp_path / "run.zarr", resume=True).fit == clean.fit
+
+
 def test_workers_that_do_not_see_the_store_say_so(tmp_path):
     with pytest.raises(nlis.ClusterError, match="give one that all workers see"):
         Folder(str(tmp_path / "gone")).write("work/x", b"")

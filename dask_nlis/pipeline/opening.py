@@ -1,6 +1,7 @@
 """Open a finished run for reading."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ def open_run(path: str | os.PathLike[str]) -> Run:
 
 
 def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
+    _check_manifest(manifest)
     sample_x, sample_y = (np.asarray(stored_array(group, f"data/{name}")[...]) for name in ("X", "y"))
     weight = np.asarray(stored_array(group, "data/sample_weight")[...]) if "data/sample_weight" in group else None
     fit = Fit.from_dict(read_noun(group, "fit"))
@@ -81,6 +83,36 @@ def _read(group: Group, manifest: dict[str, Any], path: str) -> Run:
         manifest=manifest,
         path=path,
     )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+#: What a finished run's manifest must hold, of what the noun Run shows.
+_HOLDS: dict[str, Callable[[Any], bool]] = {
+    "reads": lambda value: isinstance(value, dict) and all(map(_is_count, value.values())),
+    "devices": lambda value: value is None or isinstance(value, dict),
+    "n_dropped": _is_count,
+    "total_loss": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "stages": lambda value: isinstance(value, list) and all(map(_is_count, value)),
+    "why_one_stage": lambda value: isinstance(value, str),
+    "data": lambda value: isinstance(value, dict) and _is_count(value.get("n_rows")),
+    "missing": lambda value: value in ("raise", "drop"),
+    "seed": _is_count,
+    "theta": lambda value: (
+        value is None
+        or isinstance(value, str)
+        or (isinstance(value, list) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value))
+    ),
+}
+
+
+def _check_manifest(manifest: dict[str, Any]) -> None:
+    """Raise where the manifest lacks what a finished run says, or holds something else there."""
+    wrong = next((name for name, holds in _HOLDS.items() if name not in manifest or not holds(manifest[name])), None)
+    if wrong is not None:
+        raise ValueError(f"the manifest's {wrong!r} is not what a run writes")
 
 
 def _check_lengths(

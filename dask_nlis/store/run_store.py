@@ -31,6 +31,7 @@ from typing import Any
 import zarr
 
 from dask_nlis.errors import (
+    ClusterError,
     IncompleteRunError,
     InputError,
     InputTypeError,
@@ -135,6 +136,8 @@ def under_way(
         lock.release()
         if fresh and refused:
             place.let_go()
+        if isinstance(error, ClusterError):
+            raise type(error)(f"{error}; {progress(place, _WORK)}: run again with resume=True") from error
         raise
     lock.release()
 
