@@ -82,6 +82,7 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
         "refit": lambda: nlis.refit(problem, X, y, np.ones(N), n_starts=1).summary(),
         "refit_with": lambda: nlis.refit_with(Mean(), X, y, np.ones(N)),
         "plan": lambda: nlis.plan(problem, X, y, size=400),
+        "extend": lambda: nlis.extend(nlis.run(problem, X, y, size=400, seed=0), X + 1.0, y, size=400, seed=1),
         "run": lambda: nlis.run(problem, X, y, size=0.02, seed=0),
         "sample_size": lambda: nlis.sample_size(4, 0.1, n_rows=N),
         "sandwich": lambda: nlis.sandwich(problem, X, theta, y),

@@ -171,7 +171,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "misestimation_factor": (nlis.misestimation_factor, {"problem": PROBLEM, "index_range": 1.0, "labels": Y}),
     "norm_misestimation_factor": (nlis.norm_misestimation_factor, {"factor": FACTOR}),
     "norm_scores": (nlis.norm_scores, {"A": A, "log2_scale": 1}),
-    "open_rows": (nlis.open_rows, {"path": "data.zarr", "X": "X", "y": "y", "block_bytes": 10**6}),
+    "open_rows": (
+        nlis.open_rows,
+        {"path": "data.zarr", "X": "X", "y": "y", "block_bytes": 10**6, "allow_missing": None},
+    ),
     "open_run": (nlis.open_run, {"path": "nothing.zarr"}),
     "pilot": (nlis.pilot, _ROWS | {"size": 9, "seed": 0, "scheme": "poisson"}),
     "plan": (

@@ -339,6 +339,7 @@ STORED = {
 def test_memory_counts_pieces_that_are_decoded_besides_the_block(kind, tmp_path):
     form, beside = STORED[kind]
     stored = zarr.create_array(tmp_path / "x", shape=(400, 3), dtype="f8", **form)
+    stored[...] = 1.0
     A = nlis.reference_matrix(PROBLEM, stored, block_bytes=40 * 24)
     found = layout_of(A.source, WIDTHS)
     assert (found.blocks, found.block_bytes) == (10, 40 * 24)

@@ -59,10 +59,11 @@ def take_in(
     *,
     block_bytes: int | None = None,
     argument: str = "X",
+    labelled: str = "y",
 ) -> Rows:
     """Check and align X (n, d), y (n,) and row weights (n,) of any accepted kind; reads metadata only.
 
-    `argument` is what the caller calls X.
+    `argument` is what the caller calls X, `labelled` what he calls y.
     Dask arrays whose blocks have unknown lengths are read once, all in one compute.
 
     Raises
@@ -81,7 +82,7 @@ def take_in(
     if x.ndim != 2:
         remedy = ".reshape(-1, 1) for one feature" if x.ndim == 1 else f".reshape(len({argument}), -1)"
         raise InputError(f"{argument} has {x.ndim} dimensions (shape {x.shape}); give two, as in {argument}{remedy}")
-    beside = {"y": y, "sample_weight": sample_weight}
+    beside = {labelled: y, "sample_weight": sample_weight}
     uncounted = {name: array for name, array in beside.items() if isinstance(array, da.Array) and unknown_rows(array)}
     for name, array in uncounted.items():
         _check_one_column(name, look_at(name, array).array, "n")
@@ -95,8 +96,8 @@ def take_in(
     if isinstance(X, da.Array):  # else the blocks are ours
         _warn_of_layout(argument, x, block_bytes)
     columns = names or default_names(x.shape[1])
-    labels = None if y is None else _column("y", y, x, block_bytes)
-    weights = None if sample_weight is None else _column("sample_weight", sample_weight, x, block_bytes)
+    labels = None if y is None else _column(labelled, y, x, block_bytes, argument)
+    weights = None if sample_weight is None else _column("sample_weight", sample_weight, x, block_bytes, argument)
     token = tokenize(x.name, getattr(labels, "name", None), getattr(weights, "name", None))
     if names is not None:
         name_columns(x, names)
@@ -139,14 +140,14 @@ def _warn_of_layout(argument: str, x: da.Array, block_bytes: int) -> None:
         )
 
 
-def _column(argument: str, value: Any, x: da.Array, block_bytes: int) -> da.Array:
+def _column(argument: str, value: Any, x: da.Array, block_bytes: int, beside: str) -> da.Array:
     """Open y or the weights with the row chunks of X: alignment is by row number, whatever the chunks."""
     array = open_array(argument, value, block_bytes, x.chunks[0]).array
     n = x.shape[0]
     _check_one_column(argument, array, n)
     if array.shape[0] != n:
         raise InputError(
-            f"X and {argument} have inconsistent numbers of rows: [{n}, {array.shape[0]}]; give equal ones"
+            f"{beside} and {argument} have inconsistent numbers of rows: [{n}, {array.shape[0]}]; give equal ones"
         )
     if array.ndim == 2:
         phase.warn(f"{argument} has shape {array.shape} and is read as ({n},)", DataConversionWarning)

@@ -102,7 +102,8 @@ _MOST_KEYS = 10**6
 
 
 def _first_absent(array: "zarr.Array[Any]", root: str) -> tuple[int, ...]:
-    places = np.ndindex(*grid_of(array))
+    grid = grid_of(array)
+    places = (_place(k, grid) for k in range(math.prod(grid)))
     return next((p for p in places if not os.path.exists(f"{root}/{array.metadata.encode_chunk_key(p)}")), (0,))
 
 
@@ -113,6 +114,15 @@ def check_missing(name: str, absent: Absent | None, allow_missing: bool) -> None
     if not allow_missing:
         raise MissingDataError(missing(name, absent))
     phase.warn(allowed(name, absent), MissingDataWarning)
+
+
+def _place(number: int, grid: Sequence[int]) -> tuple[int, ...]:
+    """Place of the chunk of this number in C order: `np.ndindex` holds all numbers of an axis."""
+    place: list[int] = []
+    for size in reversed(grid):
+        number, k = divmod(number, size)
+        place.append(k)
+    return tuple(reversed(place))
 
 
 _object_tokens: dict[int, tuple[weakref.ref[Any], str]] = {}

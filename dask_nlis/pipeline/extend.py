@@ -98,7 +98,9 @@ def extend(
     options["sample_weight"] = sample_weight
     if y_new is None:
         raise InputTypeError("y_new is None, but a fit needs labels; give an array of shape (m,)")
-    _check_columns(run, take_in(X_new, y_new, sample_weight, block_bytes=block_bytes).names)
+    _check_columns(
+        run, take_in(X_new, y_new, sample_weight, block_bytes=block_bytes, argument="X_new", labelled="y_new").names
+    )
     matrix = _matrix(run, X_new, y_new, options)
     size, chosen = check_draw(size, "poisson", matrix.shape[0], seed)
     if chosen in _seeds(run):
