@@ -242,7 +242,9 @@ def test_a_client_closed_in_the_middle_is_an_error_of_ours(cluster, beside, tmp_
 
 
 def test_a_closed_client_by_name_is_an_error_of_ours(tmp_path):
-    with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
+    with LocalCluster(
+        n_workers=1, processes=False, dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0"
+    ) as cluster:
         client = Client(cluster, set_as_default=False)
         client.close()
         with dask.config.set(scheduler=client):
@@ -252,7 +254,13 @@ def test_a_closed_client_by_name_is_an_error_of_ours(tmp_path):
 
 def test_work_that_others_cancel_is_an_error_of_ours(beside, tmp_path):
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
+        ) as cluster,
         Client(cluster) as client,
     ):
         rows = ActingRows(tmp_path / "marks", "slow")
@@ -268,7 +276,13 @@ def test_work_that_others_cancel_is_an_error_of_ours(beside, tmp_path):
 @pytest.mark.parametrize("failures", [1, 100])
 def test_a_worker_that_dies_while_it_is_made_ready_is_no_reason_to_fail(failures, tmp_path, wanted, monkeypatch):
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
+        ) as cluster,
         Client(cluster) as client,
     ):
         told = []
@@ -295,7 +309,13 @@ def test_a_worker_that_dies_while_it_is_made_ready_is_no_reason_to_fail(failures
 def test_workers_that_all_leave_for_too_long_are_an_error(beside, tmp_path):
     with (
         dask.config.set({"dask-nlis.no-workers-timeout": "0.5 s"}),
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
+        ) as cluster,
         Client(cluster),
     ):
         rows = ActingRows(tmp_path / "marks", "slow")
@@ -417,7 +437,11 @@ def test_memory_that_runs_out_in_a_task_names_rows_block_and_remedy(where, tmp_p
     if where == "cluster":
         with (
             LocalCluster(
-                n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+                n_workers=1,
+                threads_per_worker=1,
+                processes=False,
+                dashboard_address="127.0.0.1:0",
+                worker_dashboard_address="127.0.0.1:0",
             ) as cluster,
             Client(cluster),
         ):
@@ -483,7 +507,13 @@ def test_a_cluster_runs_a_task_again_to_the_same_bits(tmp_path, wanted):
             return values
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
+        ) as cluster,
         Client(cluster),
     ):
         rows = Twice(tmp_path / "marks")
@@ -518,7 +548,9 @@ def told_of(A, where):
     """Message and notes of the error of a factor."""
     with ExitStack() as stack:
         if where == "cluster":
-            cluster = LocalCluster(n_workers=2, processes=False, dashboard_address="127.0.0.1:0")
+            cluster = LocalCluster(
+                n_workers=2, processes=False, dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0"
+            )
             stack.enter_context(Client(stack.enter_context(cluster)))
         else:
             stack.enter_context(dask.config.set(scheduler=where))

@@ -74,7 +74,9 @@ def client():
     """Two workers in this process."""
     with (
         dask.config.set({"distributed.worker.profile.enabled": False}),
-        LocalCluster(n_workers=2, processes=False, dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(
+            n_workers=2, processes=False, dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0"
+        ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client

@@ -451,7 +451,7 @@ def test_what_sets_are_given_by_is_copied():
     ids=["Box lower", "Ball center", "HalfSpaces A", "HalfSpaces b"],
 )
 def test_sets_take_real_numbers_alone(make, value):
-    with pytest.raises(nlis.InputTypeError):
+    with pytest.raises((nlis.InputError, nlis.InputTypeError)):
         make(value)
 
 
