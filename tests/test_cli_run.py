@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import distributed
 import numpy as np
@@ -16,6 +18,7 @@ from resuming import N_ROWS, PROBLEM, ROWS, Reads, job, write_data
 import dask_nlis as nlis
 from dask_nlis.cli.main import group, main
 from dask_nlis.cli.requirements import parsed, unmet
+from dask_nlis.store import Folder, lock
 
 MODEL = ["--model", "single-index", "--activation", "tanh", "--constraint", "ball:radius=5"]
 
@@ -142,8 +145,6 @@ def test_a_mistake_in_an_argument_is_one_line_and_exit_code_2(more, message, dat
 
 
 def test_a_store_that_is_written_is_75_and_another_job_is_2(data, tmp_path, capsys):
-    from dask_nlis.store import Folder, lock
-
     store = tmp_path / "run.zarr"
     store.mkdir()
     held = lock.Lock(Folder(str(store)), str(store), print)
@@ -156,6 +157,32 @@ def test_a_store_that_is_written_is_75_and_another_job_is_2(data, tmp_path, caps
     code, said = code_of([*arguments(data, store, "--resume"), "--size", "130"], capsys)
     assert code == 2
     assert "size=120, but now it is 130" in said
+
+
+def test_warnings_are_one_line_each(data, tmp_path, capsys):
+    store = tmp_path / "run.zarr"
+    store.mkdir()
+    dead = lock.owner()._replace(pid=2**22 + 7)
+    (store / "lock.json").write_text(json.dumps(dead._asdict()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        code, said = code_of(arguments(data, store, "--resume", "--json"), capsys)
+    assert code == 0
+    assert said.startswith(f"dask-nlis: warning: store={str(store)!r}: process {dead.pid} on")
+    assert len(said.splitlines()) == 1
+
+
+def test_chunks_that_are_missing_are_refused_or_allowed(data, tmp_path, capsys):
+    copy = shutil.copytree(data, tmp_path / "data.zarr")
+    (copy / "X" / "c" / "3" / "0").unlink()
+    code, said = code_of(arguments(copy, tmp_path / "run.zarr"), capsys)
+    assert code == 2
+    assert "1 of 24 chunks is missing, the first holds rows 150 to 199" in said
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        code, said = code_of(arguments(copy, tmp_path / "run.zarr", "--allow-missing"), capsys)
+    assert code == 0
+    assert "1 of 24 chunks is missing" in said
 
 
 def test_inspect_tells_how_a_run_stands(data, clean, tmp_path, capsys):

@@ -68,7 +68,7 @@ def cut_off(k, make, *arguments, **options):
 
 
 def _points(clean, n, seed):
-    return random.Random(seed).sample(range(1, len(clean[1])), n)
+    return random.Random(seed).sample(range(2, len(clean[1])), n)
 
 
 def _killed_and_resumed(data, clean, store, write, before):
@@ -97,6 +97,15 @@ def test_a_run_that_was_killed_goes_on_to_the_same_bits(point, data, clean, tmp_
 @pytest.mark.parametrize("point", range(20))
 def test_twenty_more_points(point, data, clean, tmp_path):
     _killed_and_resumed(data, clean, tmp_path / "run.zarr", _points(clean, 20, seed=9)[point], before=point % 2 == 1)
+
+
+def test_a_run_killed_before_it_held_its_lock_has_not_begun(data, clean, tmp_path):
+    store = tmp_path / "run.zarr"
+    assert killed_at(1, data, store, before=True) == -signal.SIGKILL
+    with pytest.raises(nlis.MissingDataError):
+        nlis.open_run(store)
+    assert_same_results(job(data, store, resume=True), clean[0])
+    assert not list(store.rglob("*.partial"))
 
 
 def test_each_pass_goes_on_where_it_was(data, clean, tmp_path):

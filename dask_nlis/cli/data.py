@@ -36,16 +36,23 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--pilot-size", metavar="ROWS", callback=rows_given, help="Rows of the first stage."),
         click.option("--block-bytes", type=click.IntRange(1), help="Bytes of a block; 64 MB by default."),
+        click.option("--allow-missing", is_flag=True, help="Read chunks that are not there as the fill value."),
     )
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def opened(data: str, x: str, y: str | None, weight: str | None, block_bytes: int | None) -> tuple[Any, Any, Any]:
+def opened(
+    data: str, x: str, y: str | None, weight: str | None, block_bytes: int | None, allow_missing: bool
+) -> tuple[Any, Any, Any]:
     """Features, labels and row weights of DATA."""
+    how: dict[str, Any] = {
+        "block_bytes": block_bytes,
+        "allow_missing": allow_missing or None,
+    }  # or as the Dask configuration says
     if data.lower().endswith(".npy"):
         return data, y, weight
-    features, labels = nlis.open_rows(data, X=x, y=y, block_bytes=block_bytes)
-    weights = None if weight is None else nlis.open_rows(data, X=x, y=weight, block_bytes=block_bytes)[1]
+    features, labels = nlis.open_rows(data, X=x, y=y, **how)
+    weights = None if weight is None else nlis.open_rows(data, X=x, y=weight, **how)[1]
     return features, labels, weights

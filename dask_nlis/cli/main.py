@@ -1,7 +1,9 @@
 """The command group, and which exit code an error becomes."""
 
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -10,7 +12,14 @@ from dask_nlis.cli.demo import demo
 from dask_nlis.cli.inspect import inspect
 from dask_nlis.cli.plan import plan
 from dask_nlis.cli.run import run
-from dask_nlis.errors import InputError, InputTypeError, MissingDataError, StoreExistsError, StoreLockedError
+from dask_nlis.errors import (
+    InputError,
+    InputTypeError,
+    MissingDataError,
+    NlisWarning,
+    StoreExistsError,
+    StoreLockedError,
+)
 
 EXIT_FAILED, EXIT_REFUSED, EXIT_LOCKED, EXIT_INTERRUPTED = 1, 2, 75, 130
 
@@ -46,7 +55,16 @@ def _remedy(arguments: Sequence[str] | None) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code of the outcome; errors are one line on standard error."""
+    shown = warnings.showwarning
+
+    def one_line(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, NlisWarning):
+            click.echo(f"dask-nlis: warning: {message}", err=True)
+        else:
+            shown(message, category, *where, **more)
+
     try:
+        warnings.showwarning = one_line
         code = group.main(
             args=None if arguments is None else list(arguments), prog_name="dask-nlis", standalone_mode=False
         )
@@ -66,4 +84,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         first = (str(error).splitlines() or [""])[0]
         click.echo(f"dask-nlis: {type(error).__name__}: {first}", err=True)
         sys.exit(EXIT_FAILED)
+    finally:
+        warnings.showwarning = shown
     sys.exit(code if isinstance(code, int) else 0)  # of ctx.exit

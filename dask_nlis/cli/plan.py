@@ -46,7 +46,7 @@ def plan(
       dask-nlis plan taxi.h5 --y fare --problem problem.toml --size 5000 --memory-limit '2 GiB' --json
     """
     problem = problem_from(file, model, activation, loss, constraint)
-    features, labels, weights = opened(data, x, y, weight, options["block_bytes"])
+    features, labels, weights = opened(data, x, y, weight, options["block_bytes"], options.pop("allow_missing"))
     found = nlis.plan(problem, features, labels, sample_weight=weights, **options)
     if as_json:
         click.echo(json.dumps(found.to_dict()))

@@ -77,7 +77,7 @@ def run(
     with ExitStack() as stack:
         if scheduler is not None:
             stack.enter_context(connected(scheduler))
-        features, labels, weights = opened(data, x, y, weight, options["block_bytes"])
+        features, labels, weights = opened(data, x, y, weight, options["block_bytes"], options.pop("allow_missing"))
         job = nlis.run(problem, features, labels, sample_weight=weights, **options)
     missed = unmet(job, requirements)
     if as_json:

@@ -116,7 +116,7 @@ def under_way(
                 raise InputError(f"store={text!r} has another store format; open it with the version that wrote it")
             fresh = False
             check_same(text, begun.get("fingerprint"), manifest["fingerprint"])
-            place.clear_partial()
+        place.clear_partial()
         resumed = 0 if begun is None else int(begun.get("resumed", 0)) + 1
         started = {} if begun is None else {"started": begun.get("started")}
         with writing("the manifest"):
