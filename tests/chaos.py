@@ -13,6 +13,7 @@ import signal
 import tempfile
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import click
@@ -35,14 +36,16 @@ def stored_rows(folder: Path, n: int, d: int = 10) -> None:
 
 
 def digest(folder: Path) -> str:
-    """Hash of the factor, of a sample drawn by the scores with its rows, and of the losses at two thetas."""
+    """Hash of the factor, of a sample drawn by the scores with its rows, of the losses at two thetas, and of a run with a store."""
     x, y = nlis.open_rows(folder, X="X", y="y", block_bytes=100_000)
     A = nlis.dual_matrix(PROBLEM, x, y, theta=np.linspace(-0.5, 0.5, x.shape[1] + 1))
     factor = nlis.factorize(A)
     scores = nlis.leverage_scores(A, factor)
     sample = nlis.draw(scores, 500, seed=1)
     losses = nlis.total_loss(PROBLEM, x, y, np.stack([A.theta, 2 * A.theta]))
+    job = nlis.run(PROBLEM, x, y, size=500, seed=1, store=folder.parent / f"run-{uuid.uuid4().hex}")
     parts = (factor.r, sample.indices, sample.weights, sample.take(x, y)[0], np.asarray(losses))
+    parts += (job.scores.compute(), job.sample.weights, job.sample_X, job.fit.theta)
     return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
 

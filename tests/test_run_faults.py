@@ -283,3 +283,18 @@ def test_how_a_run_stands(data, clean, tmp_path):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys.modules["dask_nlis.pipeline.standing"], "version", lambda name: "9.9")
         assert len(standing(store).differs) == 3
+
+
+def test_scores_that_a_task_wrote_twice_are_the_same_scores(data, clean, tmp_path):
+    again = job(data, tmp_path / "run.zarr")
+    chunk = tmp_path / "run.zarr" / "scores" / "c" / "5"
+    content = chunk.read_bytes()
+    chunk.unlink()
+    chunk.write_bytes(content)  # the same bytes in a new file, as of a task whose worker died after it
+    os.utime(chunk, (2e9, 2e9))
+    assert same_bits(again.scores.compute(), clean.scores.compute())
+    chunk.unlink()
+    with pytest.raises(nlis.MissingDataError, match="1 of 24 chunks is missing"):
+        nlis.open_run(tmp_path / "run.zarr")
+    with pytest.raises(nlis.MissingDataError, match="chunks is missing"):
+        again.scores.compute()
