@@ -141,11 +141,14 @@ def object_token(array: Any) -> str:
 
 
 def open_stored(array: "zarr.Array[Any]", chunks: Sequence[int]) -> da.Array:
-    """Open a 1-D stored array of our own lazily in the given row chunks; all its chunks must be there."""
+    """Open a 1-D stored array of our own lazily in the given row chunks; all its chunks must be there.
+
+    Without a stamp: a task that runs again, its worker having died, writes the same bytes in a file of another time.
+    """
     found, name = survey(array), name_of("scores", array)
     if found.absent is not None:
         raise MissingDataError(f"{found.absent.told(name)}; they were lost since they were written: make them again")
-    return Reader(array, found.token, name, found.stamp).to_dask((tuple(chunks),))
+    return Reader(array, found.token, name).to_dask((tuple(chunks),))
 
 
 def name_of(argument: str, array: Any) -> str:
