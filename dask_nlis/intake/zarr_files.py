@@ -25,6 +25,7 @@ from dask_nlis.errors import (
     InputTypeError,
     MissingDataError,
     MissingDataWarning,
+    NlisError,
     ReadError,
 )
 from dask_nlis.intake.chunk_watch import Absent, grid_of, rows_at
@@ -187,6 +188,8 @@ def open_zarr(argument: str, path: str | os.PathLike[str]) -> "zarr.Array[Any] |
         return patiently(
             lambda: zarr.open(remote(argument, text) if "://" in text else os.path.abspath(text), mode="r")
         )
+    except NlisError:
+        raise
     except ImportError as cause:
         raise InputError(
             f"{argument} is a URL of {text.partition('://')[0][:20]!r}, for which nothing is installed; for object storage: "
@@ -245,6 +248,8 @@ def member(argument: str, group: zarr.Group, name: str) -> "zarr.Array[Any]":
         check_metadata(argument, os.path.join(group.store.root, group.path, name))
     try:
         found = patiently(lambda: group.get(name))
+    except NlisError:
+        raise
     except OSError as cause:
         raise ReadError(f"{argument}={name!r} cannot be opened ({brief(cause)}); check the store") from scrubbed(cause)
     except Exception as cause:
