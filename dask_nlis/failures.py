@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 import distributed
@@ -12,7 +13,7 @@ from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from dask_nlis import workers
-from dask_nlis.errors import ClusterError, MemoryLimitError, NlisError
+from dask_nlis.errors import ClusterError, MemoryLimitError, NlisError, StoreWriteError
 
 #: Arrays of the size of a block that a task holds at a time, at most, and the share of a worker's memory that tasks may
 #: take: what is suggested stays below.
@@ -154,3 +155,17 @@ def _parts(node: Any) -> Iterator[Any]:
         return
     for each in inside:
         yield from _parts(each)
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Say what could not be written to the store, and what to do, where the system refuses it inside."""
+    try:
+        yield
+    except NlisError:
+        raise
+    except OSError as cause:
+        raise StoreWriteError(
+            f"store: {what} could not be written ({cause.strerror or type(cause).__name__}); what was finished is kept: make "
+            "room and run again with resume=True"
+        ) from cause

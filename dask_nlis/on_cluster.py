@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import dask
 import distributed
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_incrementing
 
 from dask_nlis import failures, tally
 from dask_nlis.deadline import Deadline, seconds
@@ -96,15 +97,17 @@ def _give_up(client: distributed.Client, pending: distributed.as_completed) -> N
 
 def _prepare(client: distributed.Client, deadline: Deadline) -> None:
     """Make workers ready, those that join later too; one that dies while it is told is no reason to fail."""
-    for tries in range(_TELLINGS):
-        try:
-            _ask(client, lambda: client.register_plugin(Prepared(os.getpid())), deadline)
-        except OSError as error:
-            if isinstance(error, NlisError) or client.status != "running" or tries == _TELLINGS - 1:
-                raise
-            time.sleep(0.1 * tries)
-        else:
-            return
+
+    def may_pass(error: BaseException) -> bool:
+        return isinstance(error, OSError) and not isinstance(error, NlisError) and client.status == "running"
+
+    tellings = Retrying(
+        retry=retry_if_exception(may_pass),
+        stop=stop_after_attempt(_TELLINGS),
+        wait=wait_incrementing(0, 0.1),
+        reraise=True,
+    )
+    tellings(lambda: _ask(client, lambda: client.register_plugin(Prepared(os.getpid())), deadline))
 
 
 def _ask(client: distributed.Client, call: Callable[[], Any], deadline: Deadline) -> Any:

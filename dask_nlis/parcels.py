@@ -1,7 +1,8 @@
 """Small results as bytes and back: what a job keeps on its way, so that it need not be made again.
 
 A parcel is eight letters, a checksum, and an uncompressed zip of arrays (npz); its member "tree" is JSON that says how
-the arrays, numbers and named tuples nest. A name of a tuple is looked up in a table that the reader gives, so that bytes
+the arrays, numbers and named tuples nest. The checksum is also over what the parcel is of, so that the intact parcel of
+another step or another run is as good as a damaged one. A name of a tuple is looked up in a table that the reader gives, so that bytes
 from anywhere make nothing but numbers, texts, arrays and those tuples. Numbers come back in every bit.
 """
 
@@ -26,21 +27,21 @@ _KINDS = "biufU"
 _DEEPEST = 32
 
 
-def packed(value: Any) -> bytes:
-    """Bytes of a value of named tuples, tuples, lists, dictionaries with text keys, arrays, numbers, texts and None."""
+def packed(value: Any, what: str = "") -> bytes:
+    """Bytes of a value, kept as `what`, of named tuples, tuples, lists, dictionaries with text keys, arrays, numbers, texts and None."""
     arrays: list[np.ndarray] = []
     tree = json.dumps(_plain(value, arrays))
     body = io.BytesIO()
     members = {f"a{k}": array for k, array in enumerate(arrays)}
     np.savez(body, allow_pickle=False, tree=np.frombuffer(tree.encode(), dtype=np.uint8), **members)
-    return _MAGIC + _digest(body.getvalue()) + body.getvalue()
+    return _MAGIC + _digest(body.getvalue(), what) + body.getvalue()
 
 
-def unpacked(data: bytes, kinds: Mapping[str, type] | None = None) -> Any:
-    """Value of `packed` bytes; `kinds` are the named tuples it may hold. Raises InputError for anything else."""
+def unpacked(data: bytes, kinds: Mapping[str, type] | None = None, what: str = "") -> Any:
+    """Value of `packed` bytes of the same `what`; `kinds` are the named tuples it may hold. Raises InputError otherwise."""
     body = data[len(_MAGIC) + _DIGEST :]
-    if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : -len(body) or None] != _digest(body):
-        raise InputError("a kept result is damaged: its checksum is not that of its content; have it made again")
+    if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : -len(body) or None] != _digest(body, what):
+        raise InputError("a kept result is damaged: its checksum is not that of its content and place; have it made again")
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as members:
             if any(each.file_size != each.compress_size for each in members.infolist()):
@@ -54,8 +55,9 @@ def unpacked(data: bytes, kinds: Mapping[str, type] | None = None) -> Any:
         raise InputError(f"a kept result cannot be read ({str(cause)[:80]}); have it made again") from cause
 
 
-def _digest(body: bytes) -> bytes:
-    return hashlib.blake2b(body, digest_size=_DIGEST).digest()
+def _digest(body: bytes, what: str) -> bytes:
+    named = hashlib.blake2b(what.encode(), digest_size=_DIGEST).digest()
+    return hashlib.blake2b(body, digest_size=_DIGEST, key=named).digest()
 
 
 def _plain(value: Any, arrays: list[np.ndarray]) -> Any:

@@ -1,5 +1,6 @@
 """DATA of the commands: the features, labels and row weights it names, and options that plan and run share."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,7 @@ import click
 
 import dask_nlis as nlis
 from dask_nlis.cli.problems import problem_options
+from dask_nlis.errors import NlisError
 from dask_nlis.pipeline.asked import SCORES
 from dask_nlis.sampling import SCHEMES
 
@@ -54,5 +56,8 @@ def opened(
     if data.lower().endswith(".npy"):
         return data, y, weight
     features, labels = nlis.open_rows(data, X=x, y=y, **how)
-    weights = None if weight is None else nlis.open_rows(data, X=x, y=weight, **how)[1]
+    try:
+        weights = None if weight is None else nlis.open_rows(data, X=x, y=weight, **how)[1]
+    except NlisError as error:  # it is opened as labels are
+        raise type(error)(re.sub(r"^y(?=[ =])", "--weight", str(error))) from error
     return features, labels, weights

@@ -15,6 +15,7 @@ import dask.array as da
 import numpy as np
 import zarr
 from dask.base import tokenize
+from zarr.storage import LocalStore
 
 from dask_nlis import phase
 from dask_nlis.errors import DamagedDataError, MissingDataError, MissingDataWarning, NlisError
@@ -206,7 +207,9 @@ def allowed(name: str, absent: Absent) -> str:
 
 def file_root(array: "zarr.Array[Any]") -> str:
     """Folder of an array in a LocalStore."""
-    return os.path.join(os.fspath(array.store.root), array.path)  # type: ignore[attr-defined]
+    store = array.store
+    assert isinstance(store, LocalStore)
+    return os.path.join(os.fspath(store.root), array.path)
 
 
 class Storage(NamedTuple):

@@ -17,7 +17,8 @@ from zarr.storage import LocalStore
 from dask_nlis import phase
 from dask_nlis.blocks import is_regular, starts
 from dask_nlis.checkpoints import NOWHERE, Checkpoints, kinds_of, with_kept
-from dask_nlis.errors import InputError, StoreWriteError
+from dask_nlis.errors import InputError
+from dask_nlis.failures import writing
 from dask_nlis.intake.reader import Reader, write_unit
 from dask_nlis.intake.scratch import scratch_folder
 
@@ -35,26 +36,17 @@ def create_scores(store: Any, name: str, chunks: Sequence[int]) -> "zarr.Array[A
         if found.shape == (sum(chunks),) and found.chunks == (chunks[0],):
             return found
         raise InputError(f"{name} is there already, in other chunks; give a new path")
-    try:
-        return _new_scores(store, name, chunks)
-    except OSError as cause:
-        raise StoreWriteError(
-            f"store: the score array could not be begun ({cause.strerror or type(cause).__name__}); make room and run again "
-            "with resume=True"
-        ) from cause
-
-
-def _new_scores(store: Any, name: str, chunks: Sequence[int]) -> "zarr.Array[Any]":
-    return zarr.create_array(
-        store,
-        name=name,
-        shape=(sum(chunks),),
-        chunks=(chunks[0],),
-        dtype="float64",
-        fill_value=float("nan"),
-        compressors=[ZstdCodec(level=3), Crc32cCodec()],
-        config={"write_empty_chunks": True},
-    )
+    with writing("the metadata of the scores"):
+        return zarr.create_array(
+            store,
+            name=name,
+            shape=(sum(chunks),),
+            chunks=(chunks[0],),
+            dtype="float64",
+            fill_value=float("nan"),
+            compressors=[ZstdCodec(level=3), Crc32cCodec()],
+            config={"write_empty_chunks": True},
+        )
 
 
 class ScoreRecord(NamedTuple):
@@ -147,13 +139,8 @@ def is_written(record: ScoreRecord, target: "zarr.Array[Any]") -> bool:
 
 def write_block(block: np.ndarray, start: int, target: "zarr.Array[Any]") -> ScoreRecord:
     """Write a block of scores, which are whole chunks, and describe it."""
-    try:
+    with writing(f"{block.nbytes:,} bytes of scores, rows {start:,} to {start + len(block) - 1:,},"):
         target[start : start + len(block)] = block
-    except OSError as cause:
-        raise StoreWriteError(
-            f"store: {block.nbytes:,} bytes of scores, rows {start:,} to {start + len(block) - 1:,}, could not be written "
-            f"({cause.strerror or type(cause).__name__}); what was finished is kept: make room and run again with resume=True"
-        ) from cause
     return score_record(block, start)
 
 

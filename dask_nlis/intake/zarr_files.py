@@ -36,7 +36,8 @@ from dask_nlis.intake.reader import Reader, allowed, file_root, missing
 from dask_nlis.intake.remote_tokens import remote, remote_token
 from dask_nlis.intake.retrying import brief, patiently
 from dask_nlis.intake.stamps import Stamp, stamp_of
-from dask_nlis.redact import redacted, scrubbed
+from dask_nlis.objects import check_url
+from dask_nlis.redact import scrubbed
 
 
 class Survey(NamedTuple):
@@ -167,12 +168,7 @@ def _short(path: str) -> str:
 def check_path(argument: str, path: str | os.PathLike[str]) -> str:
     """Return the path as text; a URL that carries a user name, a password or a query is refused, unprinted."""
     text = os.fspath(path)
-    # Also in chained URLs such as simplecache::s3://... Zarr appends names to a URL, which no query or fragment outlives:
-    # what stands there is a signature or another secret.
-    if "://" in text and (re.search(r"://[^/]*@", text) or redacted(text) != text):
-        raise InputError(
-            f"{argument} is a URL with credentials or a query in it; give the URL without, and the credentials by environment"
-        )
+    check_url(argument, text)
     return text
 
 

@@ -30,11 +30,8 @@ class BucketStore(ObjectStore[Any]):
         """The same objects, to be read only or not."""
         return BucketStore(self.address, read_only=read_only)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"address": self.address, "read_only": self.read_only}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["address"], read_only=state["read_only"])  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, (self.address, self.read_only)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BucketStore) and (self.address, self.read_only) == (other.address, other.read_only)
@@ -101,3 +98,8 @@ class BucketStore(ObjectStore[Any]):
         with reading(self.address.url):
             async for key in found:
                 yield key
+
+
+def _opened(address: Address, read_only: bool) -> BucketStore:
+    """A store as it is unpickled."""
+    return BucketStore(address, read_only=read_only)

@@ -7,10 +7,11 @@ from dask_nlis import phase
 from dask_nlis.blocks import row_chunks
 from dask_nlis.errors import NlisError
 from dask_nlis.factor import Factor
+from dask_nlis.failures import writing
 from dask_nlis.intake import create_scores, open_stored, regular, with_names, written_scores
 from dask_nlis.pipeline.design import Kept, Setting, Wanted
 from dask_nlis.pipeline.run_noun import Run
-from dask_nlis.store import Group, stored_array, write_array, write_noun, writing
+from dask_nlis.store import Group, stored_array, write_array, write_noun
 
 
 def keep(lazy: da.Array, wanted: Wanted, setting: Setting) -> Kept:

@@ -5,7 +5,7 @@ from dask_nlis.store.check import check_store
 from dask_nlis.store.fingerprint import check_same
 from dask_nlis.store.lock import Owner, lives, read_owner
 from dask_nlis.store.nouns import read_noun, stored_array, write_array, write_noun
-from dask_nlis.store.place import Place, writing
+from dask_nlis.store.place import Place
 from dask_nlis.store.places import Folder
 from dask_nlis.store.records import FORMAT
 from dask_nlis.store.run_store import Group, RunStore, clear_leftovers, open_complete, under_way
@@ -36,5 +36,4 @@ __all__ = [
     "under_way",
     "write_array",
     "write_noun",
-    "writing",
 ]

@@ -1,5 +1,6 @@
 """Whether a job is the one that a store was begun for: data, theta, problem, design and versions compared."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -25,8 +26,17 @@ def _json(value: Any) -> str:
     return "" if value is _ABSENT else json.dumps(value)
 
 
+def abridged(fingerprint: Mapping[str, Any]) -> str:
+    """A fingerprint as a short text."""
+    return hashlib.blake2b(json.dumps(fingerprint, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
 def check_same(text: str, begun: Any, now: Mapping[str, Any]) -> None:
     """Raise FingerprintMismatchError, naming the field, unless both fingerprints are the same."""
+    if not isinstance(begun, Mapping):
+        raise FingerprintMismatchError(
+            f"store={text!r} does not say which data and arguments it was begun with; give a new path"
+        )
     found = first_difference(begun, json.loads(json.dumps(now)))
     if found is None:
         return

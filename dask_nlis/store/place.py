@@ -1,25 +1,7 @@
 """Where a run store lies: small objects by key, each there whole or not at all, and some that only one writer can make."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Protocol
-
-from dask_nlis.errors import NlisError, StoreWriteError
-
-
-@contextmanager
-def writing(what: str) -> Iterator[None]:
-    """Say what could not be written to the store, and what to do, where the system refuses it inside."""
-    try:
-        yield
-    except NlisError:
-        raise
-    except OSError as cause:
-        raise StoreWriteError(
-            f"store: {what} could not be written ({cause.strerror or type(cause).__name__}); what was finished is kept: make "
-            "room and run again with resume=True"
-        ) from cause
 
 
 class Place(Protocol):

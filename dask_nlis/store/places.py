@@ -15,7 +15,7 @@ from pathlib import Path
 from zarr.storage import LocalStore
 
 from dask_nlis.errors import ClusterError
-from dask_nlis.store.place import writing
+from dask_nlis.failures import writing
 
 PARTIAL = ".partial"
 

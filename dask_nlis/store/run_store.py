@@ -39,11 +39,12 @@ from dask_nlis.errors import (
     MissingDataError,
     StoreExistsError,
 )
+from dask_nlis.failures import writing
 from dask_nlis.intake import ScoreRecord
-from dask_nlis.store.fingerprint import check_same
+from dask_nlis.store.fingerprint import abridged, check_same
 from dask_nlis.store.kept import Kept
 from dask_nlis.store.lock import LOCK, Lock, lives, read_owner
-from dask_nlis.store.place import Place, Where, writing
+from dask_nlis.store.place import Place, Where
 from dask_nlis.store.places import Folder
 from dask_nlis.store.records import FORMAT, check_records, write_marker, write_records
 from dask_nlis.store.state import place_of, progress, read_manifest, state_of
@@ -62,11 +63,12 @@ class RunStore:
     group: zarr.Group
     lock: Lock
     resumed: int  # how often the run was taken up again
+    about: str  # short for its fingerprint
 
     @property
     def saved(self) -> Kept:
         """Where results are kept on the way."""
-        return Kept(self.place, _WORK)
+        return Kept(self.place, _WORK, self.about)
 
     def scores_of(self, name: str) -> tuple[Any, str]:
         """Zarr store and path for the scores of a stage that are not those of the run."""
@@ -126,7 +128,7 @@ def under_way(
             else:
                 group = zarr.open_group(place.zarr(), mode="r+", use_consolidated=False)
                 group.update_attributes(found)
-        yield RunStore(text, place, group, lock, resumed)
+        yield RunStore(text, place, group, lock, resumed, abridged(manifest["fingerprint"]))
     except BaseException as error:
         refused = isinstance(error, InputError | InputTypeError) and not isinstance(error, MemoryLimitError)
         if fresh and refused:  # while the lock is held, so that it is nobody else's
