@@ -10,7 +10,7 @@ import dask
 import distributed
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_incrementing
 
-from dask_nlis import failures, tally
+from dask_nlis import device, failures, tally
 from dask_nlis.deadline import Deadline, seconds
 from dask_nlis.errors import ClusterError, NlisError
 from dask_nlis.failures import Work, raise_in_place
@@ -108,6 +108,18 @@ def _prepare(client: distributed.Client, deadline: Deadline) -> None:
         reraise=True,
     )
     tellings(lambda: _ask(client, lambda: client.register_plugin(Prepared(os.getpid())), deadline))
+
+
+def devices_of_workers(client: distributed.Client, label: str) -> set[str]:
+    """Kinds of devices that workers would take by themselves; waits for one worker, as a compute does."""
+    deadline = Deadline(label)
+    _wait_for_workers(client, deadline)
+    return set(_ask(client, lambda: client.run(kind_here, on_error="ignore"), deadline).values())
+
+
+def kind_here() -> str:
+    """Kind of device that this process takes by itself."""
+    return device.opened("auto").kind
 
 
 def _ask(client: distributed.Client, call: Callable[[], Any], deadline: Deadline) -> Any:

@@ -41,7 +41,9 @@ def unpacked(data: bytes, kinds: Mapping[str, type] | None = None, what: str = "
     """Value of `packed` bytes of the same `what`; `kinds` are the named tuples it may hold. Raises InputError otherwise."""
     body = data[len(_MAGIC) + _DIGEST :]
     if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : -len(body) or None] != _digest(body, what):
-        raise InputError("a kept result is damaged: its checksum is not that of its content and place; have it made again")
+        raise InputError(
+            "a kept result is damaged: its checksum is not that of its content and place; have it made again"
+        )
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as members:
             if any(each.file_size != each.compress_size for each in members.infolist()):

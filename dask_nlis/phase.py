@@ -34,7 +34,7 @@ from dask_nlis.deadline import BoundedPool, Deadline
 from dask_nlis.errors import MemoryLimitError
 from dask_nlis.failures import Work, raise_in_place
 from dask_nlis.graph import Asked, Graph, Key, Wave, flat_keys, on_top, optimised, waves
-from dask_nlis.on_cluster import Advance, Collect, run_on_cluster
+from dask_nlis.on_cluster import Advance, Collect, devices_of_workers, kind_here, run_on_cluster
 from dask_nlis.prepared import blas, one_blas_thread
 
 #: Blocks of 64 MB keep scheduler cost near 3 % and memory at a few blocks a thread.
@@ -158,6 +158,12 @@ def ran(task: str, kind: str, why: str) -> None:
     if topic is not None:
         # On the stream on which the result is announced, and so known to the scheduler before it.
         worker.log_event(topic, (str(key), task, kind, why))
+
+
+def devices_in_force(label: str) -> list[str]:
+    """Kinds of devices that the tasks of a compute would take by themselves now, "cpu" or "cuda" or both."""
+    client = workers.client_in_force()
+    return [kind_here()] if client is None else sorted(devices_of_workers(client, label))
 
 
 def outside() -> int:

@@ -129,3 +129,16 @@ def test_what_does_not_fit_the_run_is_refused_in_one_line(first):
         with pytest.raises(nlis.NlisError, match=message) as caught:
             nlis.extend(given.pop("run"), given.pop("X_new"), given.pop("y_new"), **given)
         assert len(str(caught.value)) <= 300
+
+
+def test_new_rows_without_names_are_known_by_their_order():
+    frame = pytest.importorskip("pandas").DataFrame(X, columns=list("abc"))
+    first = nlis.run(PROBLEM, frame[:400], Y[:400], size=60, seed=0)
+    named = nlis.extend(first, frame[400:], Y[400:], size=40, seed=1)
+    bare = nlis.extend(first, X[400:], Y[400:], size=40, seed=1)
+    assert bare.sample == named.sample
+    assert bare.factor.columns == named.factor.columns
+    assert bare.fit.feature_names == named.fit.feature_names == ("a", "b", "c")
+    assert np.array_equal(bare.fit.theta, named.fit.theta)
+    with pytest.raises(nlis.errors.InputError, match="column 'z' where the run has 'a'"):
+        nlis.extend(first, frame.rename(columns={"a": "z"})[400:], Y[400:], size=40, seed=1)

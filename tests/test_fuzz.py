@@ -270,6 +270,14 @@ def test_mutated_dictionaries(name):
     assert_sound(fuzz_dict(name, 60, 0), 20)
 
 
+@pytest.mark.parametrize("value", [np.array(["Fit", "Fit"]), np.zeros(2), [], {}, None, 1.5])
+@pytest.mark.parametrize("name", DICTS)
+def test_a_noun_of_no_name_is_refused(name, value):
+    found, use = DICTS[name]
+    with pytest.raises(nlis.NlisError):
+        use(dict(found) | {"noun": value})
+
+
 @pytest.mark.parametrize("name", [name for name in FILES if name != "run.zarr"])
 def test_mutated_files(name, tmp_path):
     if name.endswith("parquet"):

@@ -1,5 +1,6 @@
 """A run that is cut off goes on where it was: identical in every bit, reading only what is missing, and never mistaken."""
 
+import itertools
 import random
 import shutil
 import signal
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 import zarr
 from counting import rows_of, same_bits
+from distributed import Client, LocalCluster
 from resuming import N_ROWS, PROBLEM, ROWS, Reads, job, killed_at, write_data, written_by
 
 import dask_nlis as nlis
+from dask_nlis import phase
 from dask_nlis.store import Folder
 
 N_BLOCKS = N_ROWS // ROWS
@@ -334,9 +337,71 @@ def test_data_that_changed_in_between_are_refused_naming_the_array(name, data, t
     store = _half_done(mine, tmp_path / "run.zarr")
     array = zarr.open_group(mine)[name]
     array[100:150] = np.asarray(array[100:150]) + 1
-    with Reads() as reads, pytest.raises(nlis.FingerprintMismatchError, match=f"other data: {name} has changed"):
+    chunk = "c/2/0" if name == "X" else "c/2"
+    said = (
+        rf"other data: {name} has changed \(1 chunk was written since, the first '{chunk}' with rows 100 to 149\); give"
+    )
+    with Reads() as reads, pytest.raises(nlis.FingerprintMismatchError, match=said):
+        job(mine, store, resume=True)
+    array[50:150] = np.asarray(array[50:150]) + 1
+    with pytest.raises(
+        nlis.FingerprintMismatchError, match=r"\(2 chunks were written since, the first 'c/1.* rows 50 to 99"
+    ):
         job(mine, store, resume=True)
     assert not reads.blocks
+
+
+def test_a_finished_run_names_the_chunk_that_changed_too(data, tmp_path):
+    mine = shutil.copytree(data, tmp_path / "data.zarr")
+    job(mine, tmp_path / "run.zarr")
+    zarr.open_group(mine)["X"][0] = 0.5
+    with pytest.raises(
+        nlis.FingerprintMismatchError, match=r"\(1 chunk was written since, the first 'c/0/0' with rows 0"
+    ):
+        job(mine, tmp_path / "run.zarr", resume=True)
+
+
+def test_a_copy_of_the_data_cannot_be_told_to_be_the_same(data, tmp_path):
+    store = _half_done(data, tmp_path / "run.zarr")
+    copied = shutil.copytree(data, tmp_path / "copy.zarr", copy_function=shutil.copy2)
+    with pytest.raises(nlis.FingerprintMismatchError, match="X has changed, or cannot be told to be the same; give"):
+        job(copied, store, resume=True)
+
+
+def test_a_run_that_goes_on_on_another_kind_of_device_says_so(data, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("dask_nlis.phase.devices_in_force", lambda label: ["cuda"])
+        store = _half_done(data, tmp_path / "run.zarr")
+    with pytest.warns(
+        nlis.NlisWarning, match=r"begun where tasks ran on cuda, and goes on on cpu: .*give device='cpu'"
+    ):
+        job(data, store, resume=True)
+    assert nlis.open_run(store).manifest["ran_on"] == ["cpu"]
+
+
+def test_the_devices_of_workers_are_asked_for():
+    options = {"processes": False, "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster,
+        Client(cluster) as client,
+        dask.config.set(scheduler=client),
+    ):
+        assert phase.devices_in_force("nlis-run") == ["cpu"]
+
+
+def test_a_result_of_another_step_or_another_run_is_made_again(data, clean, tmp_path):
+    """A parcel that is intact, but not the one that belongs there."""
+    store = _half_done(data, tmp_path / "run.zarr")
+    other = _half_done(data, tmp_path / "other.zarr", seed=4)
+    parcels = sorted(path for path in (store / "work").rglob("*") if path.is_file())
+    assert len(parcels) > 6
+    for one, two in itertools.pairwise(parcels[::2]):
+        shutil.copy(one, two)
+    for path in parcels[1::2]:
+        theirs = other / path.relative_to(store)
+        if theirs.exists():
+            shutil.copy(theirs, path)
+    assert_same_results(job(data, store, resume=True), clean[0])
 
 
 def test_arrays_without_a_lasting_name_need_a_version(tmp_path):

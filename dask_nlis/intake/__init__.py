@@ -20,6 +20,7 @@ from dask_nlis.intake.score_files import (
 from dask_nlis.intake.scratch import leave_array, left_array
 from dask_nlis.intake.standardize import Standardization, Standardized, standardize
 from dask_nlis.intake.tables import read_table, write_table
+from dask_nlis.intake.written import written_since
 from dask_nlis.intake.zarr_files import open_stored, write_rows
 
 __all__ = [
@@ -56,4 +57,5 @@ __all__ = [
     "write_scores",
     "write_table",
     "written_scores",
+    "written_since",
 ]

@@ -179,7 +179,11 @@ class Reader:
             meta=np.empty((0,) * self.ndim, dtype=self.dtype),
         )
         layer = lazy.dask.layers[lazy.name]
-        layer.collection_annotations = {**(layer.collection_annotations or {}), _KEY: storage_of(self.array)}
+        layer.collection_annotations = {
+            **(layer.collection_annotations or {}),
+            _KEY: storage_of(self.array),
+            _READER: self,
+        }
         return lazy
 
 
@@ -225,6 +229,9 @@ class Storage(NamedTuple):
 _KEY = "nlis-storage"
 
 
+_READER = "nlis-reader"
+
+
 def storage_of(array: Any) -> Storage:
     """How an array is stored: in which pieces, and whether they are compressed."""
     unit = getattr(array, "shards", None) or getattr(array, "chunks", None)
@@ -239,6 +246,13 @@ def stored_as(array: da.Array) -> Storage | None:
     layer = getattr(array.dask, "layers", {}).get(array.name)
     found: Storage | None = ((layer.collection_annotations if layer is not None else None) or {}).get(_KEY)
     return found
+
+
+def read_by(array: da.Array) -> Reader | None:
+    """What reads a stored array somewhere below this Dask array; None where nothing of ours does."""
+    layers = getattr(array.dask, "layers", {}).values()
+    notes = (getattr(layer, "collection_annotations", None) or {} for layer in layers)
+    return next((each[_READER] for each in notes if _READER in each), None)
 
 
 #: Pieces of a Zarr array asked for in one call: with many thousands the bookkeeping of a call costs more than they do.

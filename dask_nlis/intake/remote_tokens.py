@@ -1,7 +1,8 @@
 """Zarr arrays by URL: opening them, and what tells whether they changed: names, sizes and ETags of their objects."""
 
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import zarr
@@ -35,6 +36,27 @@ def remote_token(array: "zarr.Array[Any]") -> str | None:
         found = _found(store, array.path)
         return None if found is None else _token(f"{store.path} {array.path}", found)
     return None
+
+
+def objects_written(array: "zarr.Array[Any]", moment: float) -> Iterator[str]:
+    """Keys of the chunks of an array in object storage that were written after a moment, in seconds since 1970.
+
+    Buckets tell whole seconds: what was written within that of the moment is left out.
+    """
+    store = array.store
+    if not isinstance(store, ObjectStore):
+        return
+    import obstore
+
+    below = f"{array.path}/" if array.path else ""
+    with reading(str(store)):
+        for objects in obstore.list(store.store, below or None):
+            for each in objects:
+                key = each["path"].rpartition(below)[2] if below else each["path"]
+                if each["last_modified"].timestamp() > moment and any(
+                    part.isdigit() for part in re.split(r"[/.]", key)
+                ):
+                    yield key
 
 
 def _token(where: str, objects: Iterable[tuple[str, int, str]]) -> str:

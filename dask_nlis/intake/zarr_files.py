@@ -62,7 +62,7 @@ def survey(array: "zarr.Array[Any]") -> Survey:
         digest.update(_line(name, stat))
     newest = found = 0
     first: tuple[int, ...] | None = None
-    for name, place in _stored(array, root):
+    for name, place in stored_files(array, root):
         try:
             stat = inner_stat(name, outer)
         except FileNotFoundError:
@@ -86,7 +86,7 @@ def _line(name: str, stat: os.stat_result) -> bytes:
     return f"{name}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ino};".encode()
 
 
-def _stored(array: "zarr.Array[Any]", root: str) -> Iterator[tuple[str, tuple[int, ...] | None]]:
+def stored_files(array: "zarr.Array[Any]", root: str) -> Iterator[tuple[str, tuple[int, ...] | None]]:
     """Paths of the chunks of an array, by their keys: listing their folders takes five times as long."""
     grid = grid_of(array)
     if math.prod(grid) <= _MOST_KEYS:

@@ -10,7 +10,7 @@ from dask_nlis import phase
 from dask_nlis.diagnostics import Points, certified, summed_losses
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.factor import Factor, factorize_together
-from dask_nlis.intake import take_in
+from dask_nlis.intake import default_names, take_in
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
 from dask_nlis.pipeline.design import Design, Scored, Setting, Wanted, counted
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn, matrix_of
@@ -102,6 +102,8 @@ def extend(
         run, take_in(X_new, y_new, sample_weight, block_bytes=block_bytes, argument="X_new", labelled="y_new").names
     )
     matrix = _matrix(run, X_new, y_new, options)
+    # Rows without names are known by their order.
+    matrix = replace(matrix, source=matrix.source._replace(names=run.fit.feature_names))
     size, chosen = check_draw(size, "poisson", matrix.shape[0], seed)
     if chosen in _seeds(run):
         raise InputError(f"seed={chosen} is the run's own, so that old and new rows would be drawn alike; give another")
@@ -162,7 +164,7 @@ def _check_columns(run: Run, given: tuple[str, ...]) -> None:
     known = run.fit.feature_names
     if len(given) != len(known):
         raise InputError(f"X_new has {len(given)} columns, but the run has {len(known)}; give the same ones")
-    if given != known:
+    if given not in (known, default_names(len(known))):
         other = next((pair for pair in zip(given, known, strict=True) if pair[0] != pair[1]), None)
         assert other is not None
         raise InputError(f"X_new has column {other[0]!r} where the run has {other[1]!r}; give the same, in their order")

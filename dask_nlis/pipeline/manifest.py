@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
+import dask.array as da
 import numpy as np
 
+from dask_nlis.intake import written_since
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.nouns import to_dict
 from dask_nlis.pipeline.design import Design
@@ -72,8 +74,7 @@ def fingerprint(
     in memory; `data_version` stands for that where it is given.
     """
     source = matrix.source
-    arrays = {"X": source.x, "y": source.y, "sample_weight": source.weight}
-    content = {name: array.name for name, array in arrays.items() if array is not None}
+    content = {name: array.name for name, array in _arrays(matrix).items()}
     return {
         "data": {
             "n_rows": source.n_rows,
@@ -98,6 +99,22 @@ def fingerprint(
         "device": matrix.device,
         "versions": {name: version(name) for name in ("dask-nlis", "numpy", "scipy")},
     }
+
+
+def _arrays(matrix: TallMatrix) -> dict[str, da.Array]:
+    source = matrix.source
+    given = {"X": source.x, "y": source.y, "sample_weight": source.weight}
+    return {name: array for name, array in given.items() if array is not None}
+
+
+def changed(matrix: TallMatrix, name: str, since: Any) -> str:
+    """What of an array changed since a time of a manifest, in words; empty where that is not known."""
+    array = _arrays(matrix).get(name)
+    try:
+        moment = datetime.fromisoformat(since)
+    except (TypeError, ValueError):
+        return ""
+    return "" if array is None else written_since(array, moment)
 
 
 #: Longer lists are compared by a hash.
@@ -151,7 +168,7 @@ def completed(
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 #: A theta of more numbers is told by its hash: a manifest is text, and read whole.

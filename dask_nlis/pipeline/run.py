@@ -12,7 +12,7 @@ from dask_nlis.pipeline.asked import asked
 from dask_nlis.pipeline.design import Setting
 from dask_nlis.pipeline.fits import check_run_fits
 from dask_nlis.pipeline.job import carry_out
-from dask_nlis.pipeline.manifest import begun
+from dask_nlis.pipeline.manifest import begun, changed
 from dask_nlis.pipeline.opening import open_run
 from dask_nlis.pipeline.run_noun import Run
 from dask_nlis.problem import Problem
@@ -160,7 +160,7 @@ def run(
     Warns
     -----
     NlisWarning
-        If size="auto" ends at half of the rows without reaching epsilon.
+        If size="auto" ends at half of the rows without reaching epsilon, or a run goes on on another kind of device.
 
     Notes
     -----
@@ -200,11 +200,29 @@ def run(
     manifest = begun(reference, design, scores, one, keep_scores, data_version)
     text = "" if store is None else os.fspath(store)
     if path is not None and is_complete(path):
-        check_same(text, (read_manifest(path) or {}).get("fingerprint"), manifest["fingerprint"])
+        check_same(text, read_manifest(path) or {}, manifest["fingerprint"], partial(changed, reference))
         clear_leftovers(path)
         return open_run(text)
+    if path is not None and reference.device == "auto":
+        manifest["ran_on"] = phase.devices_in_force("nlis-run")
     with ExitStack() as stack, tallied() as tally:
         warn = partial(phase.warn, category=NlisWarning)
-        running = None if path is None else stack.enter_context(under_way(path, text, manifest, warn, resume=resume))
+        running = (
+            None
+            if path is None
+            else stack.enter_context(under_way(path, text, manifest, warn, partial(changed, reference), resume=resume))
+        )
+        if running is not None:
+            _warn_of_devices(text, running.begun.get("ran_on"), manifest.get("ran_on"))
         setting = Setting(design, X, y, options, stack, running, keep_scores)
         return carry_out(reference, setting, scores, one, manifest, tally)
+
+
+def _warn_of_devices(text: str, before: Any, now: Any) -> None:
+    """Other devices round otherwise: allowed, for a job must be able to go on where there is no GPU any more."""
+    if isinstance(before, list) and before != now:
+        phase.warn(
+            f"store={text!r} was begun where tasks ran on {', '.join(map(str, before))}, and goes on on {', '.join(now)}: results "
+            "agree to rounding, not in every bit; give device='cpu' or 'cuda' to have one of them throughout",
+            NlisWarning,
+        )

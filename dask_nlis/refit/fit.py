@@ -218,7 +218,7 @@ class Fit:
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Fit":
         """Rebuild a fit from `to_dict`; raises an InputError for what is none."""
-        known = isinstance(found, Mapping) and found.get("noun") == "Fit" and isinstance(found.get("problem"), Mapping)
+        known = isinstance(found, Mapping) and isinstance(found.get("problem"), Mapping)
         fields = {**found, "problem": Problem.from_dict(found["problem"])} if known else found
         fit: Fit = from_dict(fields, {"Fit": Fit}, typed=True)  # says what is wrong with the others
         check_stored(fit)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dask_nlis.errors import FingerprintMismatchError
@@ -31,8 +31,14 @@ def abridged(fingerprint: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(fingerprint, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def check_same(text: str, begun: Any, now: Mapping[str, Any]) -> None:
-    """Raise FingerprintMismatchError, naming the field, unless both fingerprints are the same."""
+def check_same(
+    text: str, manifest: Mapping[str, Any], now: Mapping[str, Any], changed: Callable[[str, Any], str]
+) -> None:
+    """Raise FingerprintMismatchError, naming the field, unless the fingerprint of a run that was begun is that of now.
+
+    `changed` may tell, of the array of a name, what has changed since a time of the manifest.
+    """
+    begun = manifest.get("fingerprint")
     if not isinstance(begun, Mapping):
         raise FingerprintMismatchError(
             f"store={text!r} does not say which data and arguments it was begun with; give a new path"
@@ -43,9 +49,10 @@ def check_same(text: str, begun: Any, now: Mapping[str, Any]) -> None:
     field, before, after = found
     if field.startswith("data.content"):
         name = field.rpartition(".")[2]
+        detail = changed(name, manifest.get("started"))
         raise FingerprintMismatchError(
-            f"store={text!r} was begun with other data: {name} has changed, or cannot be told to be the same; give a new "
-            "path, or data_version= in both runs to vouch for it"
+            f"store={text!r} was begun with other data: {name} has changed{f' ({detail})' if detail else ', or cannot be told to be the same'}"
+            "; give a new path, or data_version= in both runs to vouch for it"
         )
     raise FingerprintMismatchError(
         f"store={text!r} was begun with {field}={_shown(before)}, but now it is {_shown(after)}; give the same, or a new path"

@@ -64,6 +64,7 @@ class RunStore:
     lock: Lock
     resumed: int  # how often the run was taken up again
     about: str  # short for its fingerprint
+    begun: Mapping[str, Any]  # the manifest that was there; empty for a new run
 
     @property
     def saved(self) -> Kept:
@@ -98,7 +99,13 @@ def clear_leftovers(where: Where) -> None:
 
 @contextmanager
 def under_way(
-    place: Place, text: str, manifest: Mapping[str, Any], warn: Callable[[str], Any], *, resume: bool
+    place: Place,
+    text: str,
+    manifest: Mapping[str, Any],
+    warn: Callable[[str], Any],
+    changed: Callable[[str, Any], str],
+    *,
+    resume: bool,
 ) -> Iterator[RunStore]:
     """Begin the store of a run, or take up the one that is there, holding its lock; the manifest is written first.
 
@@ -117,7 +124,7 @@ def under_way(
             if begun.get("format") != FORMAT:
                 raise InputError(f"store={text!r} has another store format; open it with the version that wrote it")
             fresh = False
-            check_same(text, begun.get("fingerprint"), manifest["fingerprint"])
+            check_same(text, begun, manifest["fingerprint"], changed)
         place.clear_partial()
         resumed = 0 if begun is None else int(begun.get("resumed", 0)) + 1
         started = {} if begun is None else {"started": begun.get("started")}
@@ -128,7 +135,7 @@ def under_way(
             else:
                 group = zarr.open_group(place.zarr(), mode="r+", use_consolidated=False)
                 group.update_attributes(found)
-        yield RunStore(text, place, group, lock, resumed, abridged(manifest["fingerprint"]))
+        yield RunStore(text, place, group, lock, resumed, abridged(manifest["fingerprint"]), begun or {})
     except BaseException as error:
         refused = isinstance(error, InputError | InputTypeError) and not isinstance(error, MemoryLimitError)
         if fresh and refused:  # while the lock is held, so that it is nobody else's
