@@ -266,10 +266,17 @@ def singular(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
 def dual_rows(problem: Problem, theta: Array, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
     """Rows [f*_i ; f_i(0)] of the dual matrix (Definition 3.2), x (m, d) -> (m, p + 1); `out` as in `joined`."""
     model, xp = problem.model, array_namespace(x)
-    if isinstance(model, Linear | SingleIndex):  # of degree 1
-        factor = slope(problem, model.activation, model.index(theta, x), y)
-        return joined(x, factor, at_zero(problem, y, x), constant=model.intercept, out=out)
+    if isinstance(model, Linear | SingleIndex):
+        factor, last = dual_parts(problem, theta, x, y)
+        return joined(x, factor, last, constant=model.intercept, out=out)
     return xp.concat([adjoint(problem, theta, x, y), at_zero(problem, y, x)[:, None]], axis=1)
+
+
+def dual_parts(problem: Problem, theta: Array, x: Array, y: Array | None) -> tuple[Array, Array]:
+    """Factor s (m,) and last entry g (m,) of the rows [s (x, 1) | g] that `dual_rows` has for a model of one index."""
+    model = problem.model
+    assert isinstance(model, Linear | SingleIndex)  # of degree 1
+    return slope(problem, model.activation, model.index(theta, x), y), at_zero(problem, y, x)
 
 
 def dual_squared_norms(

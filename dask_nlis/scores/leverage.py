@@ -21,6 +21,7 @@ from dask_nlis.matrix.patterns import LARGEST, SMALLEST, Units, units_of
 from dask_nlis.matrix.tasks import matrix_rows, room_for, row_values
 from dask_nlis.scores.patterns import Form, Whitener, form_of, pattern_leverage
 from dask_nlis.scores.scorer import Scorer, lazy_scores
+from dask_nlis.scores.unscaled import unscaled_leverage
 
 Array = Any
 
@@ -149,6 +150,9 @@ def leverage_block(
             check_finite(grouped.finding, job.names)
             return at_most_one(found, tolerance, int(start))
     target, room = placed(whitener, device), room_for(len(x), job, device)
+    whole = unscaled_leverage(x, y, weight, job, target[0], room) if target[1] is None else None
+    if whole is not None:
+        return at_most_one(whole, tolerance, int(start))
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
         rows, finding = matrix_rows(leaf, job, room)
