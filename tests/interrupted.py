@@ -1,5 +1,6 @@
 """A job in a process of its own that hangs, for a test to interrupt: `interrupted.py FOLDER threads|processes|cluster`."""
 
+import signal
 import sys
 
 import dask
@@ -30,4 +31,6 @@ def tasks(dask_scheduler):
 
 
 if __name__ == "__main__":
+    # What a shell starts in the background ignores interrupts, and so do its children, unless they say otherwise.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     main(*sys.argv[1:])

@@ -195,7 +195,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         nlis.run,
         _ROWS
         | {"size": 9, "epsilon": None, "seed": 0, "store": None, "keep_scores": True, "theta": None}
-        | {"resume": False, "data_version": None}
+        | {"resume": False, "verify": False, "data_version": None}
         | {"scores": "two-stage", "scheme": "poisson", "shares": None, "rounds": 2, "pilot_size": 4},
     ),
     "extend": (

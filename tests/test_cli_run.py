@@ -202,7 +202,8 @@ def test_a_run_that_is_stopped_goes_on_by_the_same_command(number, data, clean, 
     words = arguments(data, store, "--resume")
     # Each block takes a while, so that the signal comes in the middle.
     slow = "import time, dask_nlis.sampling.sieve as s; f = s.block_summary; s.block_summary = lambda *a: (time.sleep(0.05), f(*a))[1]; "
-    code = f"import sys; {slow}from dask_nlis.cli import main; main(sys.argv[1:])"
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # also begun in the background
+    code = f"import sys; {hears}{slow}from dask_nlis.cli import main; main(sys.argv[1:])"
     process = subprocess.Popen([sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True)
     for _ in range(2000):
         time.sleep(0.05)

@@ -134,7 +134,7 @@ EXTRAS = {
     "tls": {"cryptography"},
     "cloud": {"obstore"},
     "test": {
-        "pytest", "hypothesis", "mpmath", "statsmodels", "scikit-learn", "array-api-strict", "pytest-timeout",
+        "pytest", "hypothesis", "mpmath", "statsmodels", "scikit-learn", "array-api-strict", "pytest-timeout", "pytest-xdist",
         "cryptography", "h5py", "jsonschema", "pyyaml",
     },
     "test-cloud": {"dask-nlis[cloud]", "flask", "flask-cors", "moto[s3]"},

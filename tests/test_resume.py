@@ -1,6 +1,7 @@
 """A run that is cut off goes on where it was: identical in every bit, reading only what is missing, and never mistaken."""
 
 import itertools
+import os
 import random
 import shutil
 import signal
@@ -366,6 +367,74 @@ def test_a_copy_of_the_data_cannot_be_told_to_be_the_same(data, tmp_path):
     copied = shutil.copytree(data, tmp_path / "copy.zarr", copy_function=shutil.copy2)
     with pytest.raises(nlis.FingerprintMismatchError, match="X has changed, or cannot be told to be the same; give"):
         job(copied, store, resume=True)
+
+
+def _changed_without_a_trace(array):
+    """Write other cells into an array whose files keep their size, times and inodes."""
+    path = array.store.root / array.path / "c" / "2" / "0"
+    before = path.stat()
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    with open(path, "r+b") as opened:
+        opened.write(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _plain_data(folder):
+    """The data of all runs without compression, so that a bit of a file is a bit of a cell."""
+    source = zarr.open_group(write_data(folder / "source.zarr"), mode="r")
+    group = zarr.create_group(folder / "data.zarr")
+    for name, array in source.arrays():
+        options = {"shape": array.shape, "chunks": array.chunks, "dtype": array.dtype, "compressors": None}
+        group.create_array(name, **options)[...] = array[...]
+    return folder / "data.zarr", group["X"]
+
+
+@pytest.mark.parametrize("scheme", ["poisson", "stratified"])
+def test_verified_all_is_read_again_and_a_silent_change_is_found(scheme, tmp_path):
+    mine, X = _plain_data(tmp_path)
+    store = _half_done(mine, tmp_path / "run.zarr", scheme=scheme)
+    with Reads() as reads:
+        done = job(mine, shutil.copytree(store, tmp_path / "same.zarr"), resume=True, verify=True, scheme=scheme)
+    assert len(reads.blocks) >= 5 * N_BLOCKS
+    assert_same_results(done, job(mine, tmp_path / "clean.zarr", scheme=scheme))
+    _changed_without_a_trace(X)
+    trusting = shutil.copytree(store, tmp_path / "trusting.zarr")
+    job(mine, trusting, resume=True, scheme=scheme)  # nothing tells it
+    with pytest.raises(nlis.FingerprintMismatchError, match=r"step 'factors-0/.*changed without a trace"):
+        job(mine, store, resume=True, verify=True, scheme=scheme)
+
+
+def test_a_finished_run_is_verified_too(tmp_path):
+    mine, X = _plain_data(tmp_path)
+    store = tmp_path / "run.zarr"
+    done = job(mine, store)
+    with Reads() as reads:
+        assert job(mine, store, resume=True, verify=True).fit == done.fit
+    assert len(reads.blocks) >= 5 * N_BLOCKS
+    _changed_without_a_trace(X)
+    with Reads() as reads:
+        job(mine, store, resume=True)
+    assert not reads.blocks
+    with pytest.raises(nlis.FingerprintMismatchError, match="holds another factor than data and libraries give now"):
+        job(mine, store, resume=True, verify=True)
+
+
+def test_scored_blocks_are_verified_by_their_rows(tmp_path):
+    """Factors that are kept in all their bits: the scores alone have changed."""
+    mine, _ = _plain_data(tmp_path)
+    store = _half_done(mine, tmp_path / "run.zarr")
+    box = sorted((store / "work" / "scores-1-last").iterdir())[2]
+    shutil.copy(sorted((store / "work" / "scores-0").iterdir())[0], box)
+    first, rows = map(int, box.name.split("-"))
+    with pytest.raises(nlis.FingerprintMismatchError, match=f"rows {first} to {first + rows - 1}, was kept with other"):
+        job(mine, store, resume=True, verify=True)
+
+
+def test_only_what_is_kept_can_be_verified(data, tmp_path):
+    with pytest.raises(nlis.InputError, match="verify=True is given without resume=True"):
+        job(data, tmp_path / "run.zarr", verify=True)
+    assert not (tmp_path / "run.zarr").exists()
 
 
 def test_a_run_that_goes_on_on_another_kind_of_device_says_so(data, tmp_path, monkeypatch):

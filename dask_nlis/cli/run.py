@@ -32,6 +32,11 @@ EXIT_UNMET = 3
 @click.option(
     "--resume", is_flag=True, help="Go on with the run in --store, return it if finished, begin it if there is none."
 )
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="With --resume: read all again and make each step again; what is kept must be the same.",
+)
 @click.option("--data-version", help="What stands for the content of DATA when the run is resumed.")
 @click.option(
     "--missing", type=click.Choice(["raise", "drop"]), default="raise", show_default=True, help="Rows with NaN."

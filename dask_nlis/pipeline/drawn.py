@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dask_nlis.errors import NonFiniteError
 from dask_nlis.intake import take_in
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.problem import Problem
@@ -34,7 +35,15 @@ def as_drawn(x: Any, y: Any, weight: Any = None) -> Drawn:
 
 def fit_drawn(problem: Problem, sample: Sample, taken: Drawn, names: tuple[str, ...], start: Any = None) -> Fit:
     """Fit the rows of a sample, its weights times those of the data."""
-    weights = sample.weights if taken.weight is None else sample.weights * taken.weight
+    weights = sample.weights
+    if taken.weight is not None:
+        with np.errstate(over="ignore"):
+            weights = weights * taken.weight
+        if not np.isfinite(weights).all():
+            row = int(sample.indices[np.argmin(np.isfinite(weights))])
+            raise NonFiniteError(
+                f"sample_weight of row {row} times its weight in the sample is beyond float64; bring sample_weight to smaller units"
+            )
     return fit_rows(problem, taken.X, taken.y, weights, names, sample=sample, start=start)
 
 

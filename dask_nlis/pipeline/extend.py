@@ -1,6 +1,8 @@
 """A finished run and rows that came later: these are scored beside the old ones, drawn as a stratum, and all are fitted."""
 
-from contextlib import ExitStack
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +10,7 @@ import numpy as np
 
 from dask_nlis import phase
 from dask_nlis.diagnostics import Points, certified, summed_losses
-from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.errors import InputError, InputTypeError, NlisError
 from dask_nlis.factor import Factor, factorize_together
 from dask_nlis.intake import default_names, take_in
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
@@ -107,7 +109,7 @@ def extend(
     size, chosen = check_draw(size, "poisson", matrix.shape[0], seed)
     if chosen in _seeds(run):
         raise InputError(f"seed={chosen} is the run's own, so that old and new rows would be drawn alike; give another")
-    with ExitStack() as scratch, tallied() as tally:
+    with ExitStack() as scratch, _of_new_rows(), tallied() as tally:
         setting = Setting(Design(size, "poisson", chosen, None, 1, None), X_new, y_new, options, scratch)
         factor, scored, reads = _scored(run, matrix, setting, size)
         stage = scored.drawn(size)
@@ -146,6 +148,16 @@ def extend(
         manifest=manifest,
         path=None,
     )
+
+
+@contextmanager
+def _of_new_rows() -> Iterator[None]:
+    """Have what is said of X and y inside be said of X_new and y_new."""
+    try:
+        yield
+    except NlisError as error:
+        error.args = (re.sub(r"(?<![\w.'])(X|y)(?=[ ,;]|$)", r"\1_new", str(error)), *error.args[1:])
+        raise
 
 
 def _matrix(run: Run, X: Any, y: Any, options: dict[str, Any]) -> TallMatrix:

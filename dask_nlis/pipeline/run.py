@@ -15,6 +15,7 @@ from dask_nlis.pipeline.job import carry_out
 from dask_nlis.pipeline.manifest import begun, changed
 from dask_nlis.pipeline.opening import open_run
 from dask_nlis.pipeline.run_noun import Run
+from dask_nlis.pipeline.verified import check_equal
 from dask_nlis.problem import Problem
 from dask_nlis.store import (
     begun_seed,
@@ -38,6 +39,7 @@ def run(
     seed: int | None = None,
     store: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    verify: bool = False,
     data_version: str | None = None,
     keep_scores: bool = True,
     theta: Any = None,
@@ -100,6 +102,10 @@ def run(
         Whether to go on where a run at `store` was cut off, to return it where it is finished, or to begin it where there
         is none: the same call starts and restarts. Blocks that were scored are not read again, and all results are those
         of an undisturbed run in every bit. Another theta, problem, design, version or other data are refused.
+    verify : bool, default False
+        Whether a run that is resumed trusts nothing: all data are read again, each step is made again, and all that is kept
+        must be the same in every bit. Of a finished run factor, sample, fit and total loss are compared, not the n scores.
+        It takes the reads of a new run.
     data_version : str, optional
         What stands for the content of X, y and sample_weight when a run is resumed, where it cannot be told from names,
         sizes and times: for Dask arrays that are named anew in each process, and objects in memory of other machines.
@@ -180,7 +186,7 @@ def run(
     """
     options: dict[str, Any] = {"missing": missing, "device": device, "block_bytes": block_bytes}
     options["sample_weight"] = sample_weight
-    for name, value in (("keep_scores", keep_scores), ("resume", resume)):
+    for name, value in (("keep_scores", keep_scores), ("resume", resume), ("verify", verify)):
         if not isinstance(value, bool):
             raise InputTypeError(f"{name}={str(value)[:60]!r} is {type(value).__name__}; give True or False")
     if data_version is not None and not isinstance(data_version, str):
@@ -188,6 +194,8 @@ def run(
     path = None if store is None else check_store(store, resume)
     if path is None and resume:
         raise InputError("resume=True is given without store; give the path of the store to resume, or begin")
+    if verify and not resume:
+        raise InputError("verify=True is given without resume=True; only what a store keeps can be verified")
     if seed is None and path is not None:
         seed = begun_seed(path)
     goal: dict[str, Any] = {"size": size, "epsilon": epsilon, "seed": seed, "theta": theta, "scores": scores}
@@ -202,7 +210,12 @@ def run(
     if path is not None and is_complete(path):
         check_same(text, read_manifest(path) or {}, manifest["fingerprint"], partial(changed, reference))
         clear_leftovers(path)
-        return open_run(text)
+        done = open_run(text)
+        if verify:
+            with ExitStack() as stack, tallied() as tally:
+                setting = Setting(design, X, y, options, stack, None, keep_scores=False)
+                check_equal(text, done, carry_out(reference, setting, scores, one, manifest, tally))
+        return done
     if path is not None and reference.device == "auto":
         manifest["ran_on"] = phase.devices_in_force("nlis-run")
     with ExitStack() as stack, tallied() as tally:
@@ -210,7 +223,9 @@ def run(
         running = (
             None
             if path is None
-            else stack.enter_context(under_way(path, text, manifest, warn, partial(changed, reference), resume=resume))
+            else stack.enter_context(
+                under_way(path, text, manifest, warn, partial(changed, reference), resume=resume, verify=verify)
+            )
         )
         if running is not None:
             _warn_of_devices(text, running.begun.get("ran_on"), manifest.get("ran_on"))

@@ -65,11 +65,12 @@ class RunStore:
     resumed: int  # how often the run was taken up again
     about: str  # short for its fingerprint
     begun: Mapping[str, Any]  # the manifest that was there; empty for a new run
+    verify: bool  # whether what is kept is made again and compared
 
     @property
     def saved(self) -> Kept:
         """Where results are kept on the way."""
-        return Kept(self.place, _WORK, self.about)
+        return Kept(self.place, _WORK, self.about, self.verify)
 
     def scores_of(self, name: str) -> tuple[Any, str]:
         """Zarr store and path for the scores of a stage that are not those of the run."""
@@ -106,6 +107,7 @@ def under_way(
     changed: Callable[[str, Any], str],
     *,
     resume: bool,
+    verify: bool,
 ) -> Iterator[RunStore]:
     """Begin the store of a run, or take up the one that is there, holding its lock; the manifest is written first.
 
@@ -135,7 +137,7 @@ def under_way(
             else:
                 group = zarr.open_group(place.zarr(), mode="r+", use_consolidated=False)
                 group.update_attributes(found)
-        yield RunStore(text, place, group, lock, resumed, abridged(manifest["fingerprint"]), begun or {})
+        yield RunStore(text, place, group, lock, resumed, abridged(manifest["fingerprint"]), begun or {}, verify)
     except BaseException as error:
         refused = isinstance(error, InputError | InputTypeError) and not isinstance(error, MemoryLimitError)
         if fresh and refused:  # while the lock is held, so that it is nobody else's
