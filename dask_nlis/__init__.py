@@ -3,7 +3,7 @@
 Five words: matrix -> scores -> draw -> take -> refit; `run` does them as one job.
 """
 
-from dask_nlis import datasets
+from dask_nlis import cluster, datasets
 from dask_nlis.activations import (
     Arctan,
     Cos,
@@ -193,6 +193,7 @@ __all__ = [
     "blend",
     "bottom_rows",
     "certificate",
+    "cluster",
     "compare",
     "concat",
     "cross_leverage_scores",

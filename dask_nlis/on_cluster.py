@@ -16,6 +16,8 @@ from dask_nlis.errors import ClusterError, NlisError
 from dask_nlis.failures import Work, raise_in_place
 from dask_nlis.graph import Key, Wave
 from dask_nlis.prepared import Prepared
+from dask_nlis.versions import check_versions
+from dask_nlis.zarr_settings import send_settings
 
 Advance = Callable[[int], None]
 Collect = Callable[[Any], None]
@@ -98,6 +100,14 @@ def _give_up(client: distributed.Client, pending: distributed.as_completed) -> N
 def _prepare(client: distributed.Client, deadline: Deadline) -> None:
     """Make workers ready, those that join later too; one that dies while it is told is no reason to fail."""
 
+    def ask(call: Callable[[], Any]) -> Any:
+        return _ask(client, call, deadline)
+
+    def tell() -> None:
+        check_versions(client, ask)
+        ask(lambda: client.register_plugin(Prepared(os.getpid())))
+        send_settings(client, ask)
+
     def may_pass(error: BaseException) -> bool:
         return isinstance(error, OSError) and not isinstance(error, NlisError) and client.status == "running"
 
@@ -107,7 +117,7 @@ def _prepare(client: distributed.Client, deadline: Deadline) -> None:
         wait=wait_incrementing(0, 0.1),
         reraise=True,
     )
-    tellings(lambda: _ask(client, lambda: client.register_plugin(Prepared(os.getpid())), deadline))
+    tellings(tell)
 
 
 def devices_of_workers(client: distributed.Client, label: str) -> set[str]:

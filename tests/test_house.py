@@ -49,7 +49,11 @@ def test_files_are_short_and_named_for_what_they_hold():
 @pytest.mark.parametrize(
     ("name", "rooms"),
     [
-        ("distributed", {"phase.py", "on_cluster.py", "failures.py", "prepared.py", "workers.py"}),
+        (
+            "distributed",
+            {"phase.py", "on_cluster.py", "failures.py", "prepared.py", "versions.py", "workers.py", "zarr_settings.py"}
+            | {f"cluster/{name}.py" for name in ("arguments", "gpu_pool", "local")},
+        ),
         ("rich.progress", {"phase.py"}),
     ],
 )
@@ -164,7 +168,17 @@ def test_what_is_imported_is_declared_and_the_reverse():
     names = {"dask[array]": "dask", "array-api-compat": "array_api_compat"}
     core = {names.get(name, name) for name in CORE}
     assert core <= imported
-    assert imported - core <= {"h5py", "obstore", "pandas", "pyarrow", "sklearn", "xarray", "cupy", "cupyx"}
+    assert imported - core <= {
+        "h5py",
+        "obstore",
+        "pandas",
+        "pyarrow",
+        "sklearn",
+        "xarray",
+        "cupy",
+        "cupyx",
+        "dask_cuda",
+    }
     # Extras are imported where they are needed, never with the library.
     at_top = {
         alias.name.partition(".")[0]

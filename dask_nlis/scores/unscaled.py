@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dask_nlis.device import sub_block_rows
 from dask_nlis.kernels.products import Triangular, times
 from dask_nlis.losses import CustomLoss
 from dask_nlis.matrix import Job
@@ -38,7 +37,7 @@ def unscaled_leverage(
     is not finite; and where a cell, a label or a weight is not as it should be, which is for others to tell.
     """
     rule = job.rule
-    if room is None or not isinstance(rule, Dual) or not _is_plain(rule, x, y):
+    if room is None or not isinstance(rule, Dual) or not _is_plain(rule, y):
         return None
     if not isinstance(whitener, Triangular) or not isinstance(whitener.columns, slice):
         return None
@@ -49,7 +48,7 @@ def unscaled_leverage(
     if root is not None and not (np.isfinite(root).all() and root.all()):
         return None
     out = np.empty(len(x))
-    step = sub_block_rows("cpu", job.n_matrix_columns)
+    step = max(1, len(room))
     with np.errstate(all="ignore"):
         for a in range(0, len(x), step):
             some = slice(a, min(a + step, len(x)))
@@ -65,7 +64,8 @@ def _leverage(
     x: np.ndarray, y: np.ndarray | None, root: np.ndarray | None, rule: Dual, whitener: Triangular, room: np.ndarray
 ) -> np.ndarray | None:
     d, rows = x.shape[1], room[: len(x)]
-    rows[:, :d] = x
+    # Integers beyond 2^53 become NaN, and the block is left to others.
+    rows[:, :d] = float64(x) if x.dtype.kind in "iu" and x.itemsize == 8 else x
     rows[:, d:-1] = 1.0  # the intercept, where there is one
     rows[:, -1] = 0.0
     # The index from the copy, which is in the cache now.
@@ -81,12 +81,11 @@ def _leverage(
     return found if np.isfinite(found).all() else None
 
 
-def _is_plain(rule: Dual, x: np.ndarray, y: np.ndarray | None) -> bool:
-    """Whether there is one index, float64 holds every cell, and the loss is one of ours with a slope everywhere."""
-    kept = x.dtype.kind in "biuf" and (x.itemsize < 8 or x.dtype == np.float64)
+def _is_plain(rule: Dual, y: np.ndarray | None) -> bool:
+    """Whether there is one index, and the loss is one of ours with a slope everywhere."""
     loss = rule.problem.loss
     ours = y is None or not (isinstance(loss, CustomLoss) or loss.may_be_singular)
-    return kept and ours and isinstance(rule.problem.model, Linear | SingleIndex)
+    return ours and isinstance(rule.problem.model, Linear | SingleIndex)
 
 
 def _are_allowed(rule: Dual, labels: np.ndarray) -> bool:

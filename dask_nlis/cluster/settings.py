@@ -1,0 +1,19 @@
+"""Settings of Dask for clusters that give up what is lost in seconds; `deploy/dask-config/nlis.yaml` has the same."""
+
+from typing import Any
+
+#: A worker that falls silent is given up after the longer of the two times: without the first only when its connections
+#: end, by default after minutes; without the second its nanny is waited for. Below 11 s no connection is ever made.
+SETTINGS: dict[str, Any] = {
+    "distributed.scheduler.worker-ttl": "10 s",
+    "distributed.comm.timeouts.tcp": "12 s",
+    "distributed.comm.timeouts.connect": "10 s",
+    "distributed.scheduler.allowed-failures": 3,
+    # One thread of BLAS a task, and memory that is worked on kept between tasks: what glibc does by default, and workers
+    # of Dask do not.
+    "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": 1,
+    "distributed.nanny.pre-spawn-environ.MKL_NUM_THREADS": 1,
+    "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": 1,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 4 * 2**20,
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 4 * 2**20,
+}
