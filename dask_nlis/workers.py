@@ -32,6 +32,11 @@ def connected(scheduler: str) -> Iterator[distributed.Client]:
         )
     try:
         client = distributed.Client(**where)
+    except (TypeError, RuntimeError) as cause:  # certificates that are not there, or encryption that is asked for here
+        raise ClusterError(
+            f"no scheduler answers at {scheduler[:120]!r} ({str(cause)[:80]}); set distributed.comm.tls.ca-file, client.cert and "
+            "client.key in the Dask configuration, and give an address of tls://"
+        ) from cause
     except (OSError, TimeoutError, ValueError) as cause:
         raise ClusterError(
             f"no scheduler answers at {scheduler[:120]!r} ({str(cause)[:80]}); check the address, and that it runs"
