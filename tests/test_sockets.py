@@ -88,7 +88,9 @@ def test_a_start_that_is_open_is_seen(code, left_open):
 )
 def test_what_is_deployed_binds_to_all_addresses_only_with_a_word_and_holds_no_secret(path):
     text = path.read_text("utf-8")
-    assert redacted(text) == text
+    # Secrets of Kubernetes are named, not told.
+    told = text.replace("secretName: nlis-tls", "")
+    assert redacted(told) == told
     lines = text.splitlines()
     for k, line in enumerate(lines):
         if re.search(r"0\.0\.0\.0|\[::\]|(?<![\w.\])])\*:\d", line) and "#" not in line:
