@@ -16,8 +16,8 @@ from dask_nlis.errors import ClusterError, NlisError
 from dask_nlis.failures import Work, raise_in_place
 from dask_nlis.graph import Key, Wave
 from dask_nlis.prepared import Prepared
+from dask_nlis.watch import Advance
 
-Advance = Callable[[int], None]
 Collect = Callable[[Any], None]
 
 RETRIES = 3
@@ -47,7 +47,7 @@ def run_on_cluster(
     try:
         _wait_for_workers(client, deadline)
         _prepare(client, deadline)
-        with distributed.span("nlis", work.label), dask.annotate(retries=RETRIES, **notes):
+        with dask.annotate(retries=RETRIES, **notes):
             futures = client.get(part.graph, part.keys, sync=False)
     except Exception as error:
         raise_in_place(error, failures.translated(error, work, client))

@@ -49,8 +49,11 @@ def test_files_are_short_and_named_for_what_they_hold():
 @pytest.mark.parametrize(
     ("name", "rooms"),
     [
-        ("distributed", {"phase.py", "on_cluster.py", "failures.py", "prepared.py", "workers.py"}),
-        ("rich.progress", {"phase.py"}),
+        (
+            "distributed",
+            {"phase.py", "on_cluster.py", "failures.py", "prepared.py", "workers.py", "watch.py", "meters.py"},
+        ),
+        ("rich.progress", {"watch.py"}),
     ],
 )
 def test_distributed_and_progress_live_where_computes_are(name, rooms):
