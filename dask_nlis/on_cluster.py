@@ -159,3 +159,52 @@ def _wait_for_workers(client: distributed.Client, deadline: Deadline) -> None:
         if limit < most:
             raise deadline.error() from cause
         raise ClusterError(f"no workers joined within {most:g} s; start workers or check addresses") from cause
+
+
+def activities_of(client: distributed.Client, span: str) -> tuple[dict[tuple[str, str], float] | None, int, int]:
+    """Seconds and rows of the tasks of a span by (activity, unit), workers and threads; None where nobody answers.
+
+    Workers are asked to report first, as they do by themselves once in a while.
+    """
+    try:
+        client.sync(_awaited, lambda: client.run(_reported, on_error="ignore"), callback_timeout=_PARTING)
+        found, n_workers, threads = client.sync(
+            _awaited, lambda: client.run_on_scheduler(_of_span, span=span), callback_timeout=_PARTING
+        )
+    except Exception:  # nothing that is measured is worth a job
+        return None, 0, 0
+    return {(name, unit): value for name, unit, value in found}, n_workers, threads
+
+
+async def _reported(dask_worker: distributed.Worker) -> None:
+    await dask_worker.heartbeat()
+
+
+def _of_span(dask_scheduler: distributed.Scheduler, span: str) -> tuple[list[tuple[str, str, float]], int, int]:
+    """On the scheduler: metrics of tasks of a span, ours without their prefix, added up over task names."""
+    spans = dask_scheduler.extensions["spans"].spans
+    total: dict[tuple[str, str], float] = {}
+    for key, value in (spans[span].cumulative_worker_metrics if span in spans else {}).items():
+        if key[0] == "execute" and key[1] != "N/A":
+            what = str(key[2]).removeprefix("nlis-"), str(key[3])
+            total[what] = total.get(what, 0.0) + value
+    return [(*what, value) for what, value in total.items()], len(dask_scheduler.workers), dask_scheduler.total_nthreads
+
+
+def sampled_memory(client: distributed.Client, every: float) -> Callable[[], list[tuple[float, int]]]:
+    """Have the scheduler sample the memory of all workers from now on; call what is given to stop and get (time, bytes)."""
+    sampler = client.scheduler
+    try:
+        key = client.sync(
+            sampler.memory_sampler_start, client=client.id, measure="process", interval=every, callback_timeout=_PARTING
+        )
+    except Exception:
+        return list
+
+    def stop() -> list[tuple[float, int]]:
+        try:
+            return list(client.sync(sampler.memory_sampler_stop, key=key, callback_timeout=_PARTING))
+        except Exception:
+            return []
+
+    return stop

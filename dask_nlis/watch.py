@@ -4,6 +4,7 @@ A watcher is a function of the compute that gives a context manager, entered whe
 also by an error; what it gives is called with the number of tasks that are done anew.
 """
 
+import datetime
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,9 @@ from dask_nlis.redact import redacted
 
 #: Topic of the events of phases, on the page "Events" of the dashboard and for `client.get_events`.
 TOPIC = "nlis"
+
+#: Seconds between two lines of progress where there is no terminal.
+_LINES = 10
 
 #: Seconds to wait for a scheduler to take an event, and characters of an error that it holds.
 _PATIENCE, _BRIEF = 5, 300
@@ -125,10 +129,14 @@ def rates(share: float, n_rows: int, n_bytes: int, seconds: float) -> str:
 
 @contextmanager
 def _bar(compute: Compute) -> Iterator[Advance]:
-    """The bar on a terminal, with rates and time left; `dask-nlis.progress` tells whether there is one."""
+    """The bar on a terminal, with rates and time left, or lines of a log; `dask-nlis.progress` tells whether there are any."""
     wanted = dask.config.get("dask-nlis.progress")
     if not (sys.stderr.isatty() if wanted == "auto" else wanted):
         yield lambda _: None
+        return
+    console = Console(stderr=True)
+    if not (console.is_terminal or console.is_jupyter):
+        yield _lines(compute)
         return
     columns = (
         TextColumn("{task.description:<12}"),
@@ -138,7 +146,7 @@ def _bar(compute: Compute) -> Iterator[Advance]:
     )
     began = time.monotonic()
     # Reads of X leave their line behind; the small steps between them show only while they run.
-    with Progress(*columns, console=Console(stderr=True), transient=not compute.n_rows) as bar:
+    with Progress(*columns, console=console, transient=not compute.n_rows) as bar:
         task = bar.add_task(compute.label, total=compute.n_tasks, rate="")
 
         def advance(tasks: int) -> None:
@@ -147,3 +155,23 @@ def _bar(compute: Compute) -> Iterator[Advance]:
             bar.update(task, advance=tasks, rate=rates(share, compute.n_rows, compute.n_bytes, seconds))
 
         yield advance
+
+
+def _lines(compute: Compute) -> Advance:
+    """Where no bar can move: a line for a read of X when it is done, and one now and then of whatever takes long."""
+    began = said = time.monotonic()
+    done = 0
+
+    def advance(tasks: int) -> None:
+        nonlocal done, said
+        done += tasks
+        now, over = time.monotonic(), done >= compute.n_tasks
+        if now - said < _LINES and not (over and compute.n_rows):
+            return
+        said, seconds = now, now - began
+        share = done / max(compute.n_tasks, 1)
+        left = "" if over else f", {datetime.timedelta(seconds=round(seconds * (1 - share) / share))} left"
+        rate = rates(share, compute.n_rows, compute.n_bytes, seconds)
+        print(f"{compute.label} {done}/{compute.n_tasks} tasks{rate}{left}", file=sys.stderr, flush=True)
+
+    return advance

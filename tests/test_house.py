@@ -120,6 +120,7 @@ def test_public_functions_describe_their_arguments_results_and_errors(name):
 #: What the library stands on, and what a person may add.
 CORE = {
     "numpy", "scipy", "dask[array]", "distributed", "zarr", "array-api-compat", "threadpoolctl", "click", "rich",
+    "jinja2",  # the page of a monitor, all text escaped; distributed needs it as well
     "tenacity",  # the retries of a read inside its task
     "psutil",  # whether the process that holds a lock lives; distributed needs it as well
 }  # fmt: skip
