@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -164,31 +164,35 @@ def _wait_for_workers(client: distributed.Client, deadline: Deadline) -> None:
 def activities_of(client: distributed.Client, span: str) -> tuple[dict[tuple[str, str], float] | None, int, int]:
     """Seconds and rows of the tasks of a span by (activity, unit), workers and threads; None where nobody answers.
 
-    Workers are asked to report first, as they do by themselves once in a while.
+    Workers are asked, who know of a task when its result is announced; the scheduler hears of it later. Nothing is known
+    either where the cluster still holds results of the same tasks: Dask counts such tasks for the span that they were in first.
     """
     try:
-        client.sync(_awaited, lambda: client.run(_reported, on_error="ignore"), callback_timeout=_PARTING)
-        found, n_workers, threads = client.sync(
-            _awaited, lambda: client.run_on_scheduler(_of_span, span=span), callback_timeout=_PARTING
+        found = client.sync(
+            _awaited, lambda: client.run(_of_span, span=span, on_error="ignore"), callback_timeout=_PARTING
         )
     except Exception:  # nothing that is measured is worth a job
         return None, 0, 0
-    return {(name, unit): value for name, unit, value in found}, n_workers, threads
-
-
-async def _reported(dask_worker: distributed.Worker) -> None:
-    await dask_worker.heartbeat()
-
-
-def _of_span(dask_scheduler: distributed.Scheduler, span: str) -> tuple[list[tuple[str, str, float]], int, int]:
-    """On the scheduler: metrics of tasks of a span, ours without their prefix, added up over task names."""
-    spans = dask_scheduler.extensions["spans"].spans
     total: dict[tuple[str, str], float] = {}
-    for key, value in (spans[span].cumulative_worker_metrics if span in spans else {}).items():
-        if key[0] == "execute" and key[1] != "N/A":
-            what = str(key[2]).removeprefix("nlis-"), str(key[3])
-            total[what] = total.get(what, 0.0) + value
-    return [(*what, value) for what, value in total.items()], len(dask_scheduler.workers), dask_scheduler.total_nthreads
+    for metrics, _ in found.values():
+        for activity, unit, value in metrics:
+            total[activity, unit] = total.get((activity, unit), 0.0) + value
+    return total or None, len(found), sum(threads for _, threads in found.values())
+
+
+def _of_span(dask_worker: distributed.Worker, span: str) -> tuple[list[tuple[str, str, float]], int]:
+    """On a worker: metrics of the tasks of a span, ours without their prefix, and how many threads it has."""
+    found = [
+        (str(activity).removeprefix("nlis-"), str(unit), value)
+        for (kind, of, _, activity, unit), value in _tuples(dask_worker.digests_total)
+        if kind == "execute" and of == span
+    ]
+    return found, dask_worker.state.nthreads
+
+
+def _tuples(digests: Mapping[Any, float]) -> list[tuple[tuple[Any, ...], float]]:
+    """The metrics of tasks, among all that a worker counts."""
+    return [(key, value) for key, value in list(digests.items()) if isinstance(key, tuple) and len(key) == 5]
 
 
 def sampled_memory(client: distributed.Client, every: float) -> Callable[[], list[tuple[float, int]]]:

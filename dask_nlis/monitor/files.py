@@ -16,9 +16,9 @@ def check_report(report: object) -> str:
     if not text or "\0" in text or "://" in text:
         raise InputError(f"report={text[:120]!r} is no path of a file here; give one such as 'run.html'")
     path = Path(text).absolute()
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"report={text[:120]!r} is a folder; give the path of a file in it, such as 'run.html'")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise MissingDataError(f"report={text[:120]!r}: its folder does not exist; make it first")
     try:
         if path.exists() and not os.access(path, os.W_OK):

@@ -75,7 +75,7 @@ def page_of(execution: Execution) -> str:
         seen=execution,
         rows=by_label(phases),
         activities=activities(execution),
-        untold=sorted({phase.scheduler for phase in phases if phase.seconds_by is None}),
+        n_untold=sum(phase.seconds_by is None for phase in phases),
         schedulers=sorted({phase.scheduler for phase in phases}),
         workers=max((phase.workers for phase in phases), default=0),
         threads=max((phase.threads for phase in phases), default=0),

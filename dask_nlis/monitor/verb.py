@@ -57,7 +57,8 @@ def monitor(report: str | os.PathLike[str] | None = None, *, progress: bool = Tr
     Notes
     -----
     All computes of the library in this process are seen, whichever thread asks for them; blocks by device are those of
-    computes of this thread. Dask's scheduler of processes tells tasks and time, but not what tasks spend it on.
+    computes of this thread. Dask's scheduler of processes tells tasks and time, but not what tasks spend it on; nor does a
+    cluster that still holds results of the same tasks from before.
 
     Examples
     --------
