@@ -82,6 +82,7 @@ from dask_nlis.losses import (
 )
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix, tangent_matrix
 from dask_nlis.models import DeepReluNetwork, Homogeneous, Linear, Numerical, ReluNetwork, SingleIndex
+from dask_nlis.monitor import monitor
 from dask_nlis.pipeline import Run, extend, open_run, pilot, plan, run
 from dask_nlis.planner import Plan
 from dask_nlis.problem import Problem
@@ -211,6 +212,7 @@ __all__ = [
     "loss_scores",
     "measured_misestimation_factor",
     "misestimation_factor",
+    "monitor",
     "norm_misestimation_factor",
     "norm_scores",
     "open_rows",

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -17,9 +17,9 @@ from dask_nlis.failures import Work, raise_in_place
 from dask_nlis.graph import Key, Wave
 from dask_nlis.prepared import Prepared
 from dask_nlis.versions import check_versions
+from dask_nlis.watch import Advance
 from dask_nlis.zarr_settings import send_settings
 
-Advance = Callable[[int], None]
 Collect = Callable[[Any], None]
 
 RETRIES = 3
@@ -49,7 +49,7 @@ def run_on_cluster(
     try:
         _wait_for_workers(client, deadline)
         _prepare(client, deadline)
-        with distributed.span("nlis", work.label), dask.annotate(retries=RETRIES, **notes):
+        with dask.annotate(retries=RETRIES, **notes):
             futures = client.get(part.graph, part.keys, sync=False)
     except Exception as error:
         raise_in_place(error, failures.translated(error, work, client))
@@ -169,3 +169,56 @@ def _wait_for_workers(client: distributed.Client, deadline: Deadline) -> None:
         if limit < most:
             raise deadline.error() from cause
         raise ClusterError(f"no workers joined within {most:g} s; start workers or check addresses") from cause
+
+
+def activities_of(client: distributed.Client, span: str) -> tuple[dict[tuple[str, str], float] | None, int, int]:
+    """Seconds and rows of the tasks of a span by (activity, unit), workers and threads; None where nobody answers.
+
+    Workers are asked, who know of a task when its result is announced; the scheduler hears of it later. Nothing is known
+    either where the cluster still holds results of the same tasks: Dask counts such tasks for the span that they were in first.
+    """
+    try:
+        found = client.sync(
+            _awaited, lambda: client.run(_of_span, span=span, on_error="ignore"), callback_timeout=_PARTING
+        )
+    except Exception:  # nothing that is measured is worth a job
+        return None, 0, 0
+    total: dict[tuple[str, str], float] = {}
+    for metrics, _ in found.values():
+        for activity, unit, value in metrics:
+            total[activity, unit] = total.get((activity, unit), 0.0) + value
+    return total or None, len(found), sum(threads for _, threads in found.values())
+
+
+def _of_span(dask_worker: distributed.Worker, span: str) -> tuple[list[tuple[str, str, float]], int]:
+    """On a worker: metrics of the tasks of a span, ours without their prefix, and how many threads it has."""
+    found = [
+        (str(activity).removeprefix("nlis-"), str(unit), value)
+        for (kind, of, _, activity, unit), value in _tuples(dask_worker.digests_total)
+        if kind == "execute" and of == span
+    ]
+    return found, dask_worker.state.nthreads
+
+
+def _tuples(digests: Mapping[Any, float]) -> list[tuple[tuple[Any, ...], float]]:
+    """The metrics of tasks, among all that a worker counts."""
+    return [(key, value) for key, value in list(digests.items()) if isinstance(key, tuple) and len(key) == 5]
+
+
+def sampled_memory(client: distributed.Client, every: float) -> Callable[[], list[tuple[float, int]]]:
+    """Have the scheduler sample the memory of all workers from now on; call what is given to stop and get (time, bytes)."""
+    sampler = client.scheduler
+    try:
+        key = client.sync(
+            sampler.memory_sampler_start, client=client.id, measure="process", interval=every, callback_timeout=_PARTING
+        )
+    except Exception:
+        return list
+
+    def stop() -> list[tuple[float, int]]:
+        try:
+            return list(client.sync(sampler.memory_sampler_stop, key=key, callback_timeout=_PARTING))
+        except Exception:
+            return []
+
+    return stop

@@ -9,10 +9,9 @@ when the user interrupts.
 """
 
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 from uuid import uuid4
 
@@ -26,16 +25,15 @@ import distributed.system
 import numpy as np
 from dask._task_spec import DataNode
 from dask.callbacks import Callback
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dask_nlis import failures, tally, workers
 from dask_nlis.deadline import BoundedPool, Deadline
 from dask_nlis.errors import MemoryLimitError
 from dask_nlis.failures import Work, raise_in_place
 from dask_nlis.graph import Asked, Graph, Key, Wave, flat_keys, on_top, optimised, waves
-from dask_nlis.on_cluster import Advance, Collect, devices_of_workers, kind_here, run_on_cluster
+from dask_nlis.on_cluster import Collect, devices_of_workers, kind_here, run_on_cluster
 from dask_nlis.prepared import blas, one_blas_thread
+from dask_nlis.watch import Advance, Compute, watched
 
 #: Blocks of 64 MB keep scheduler cost near 3 % and memory at a few blocks a thread.
 DEFAULTS = {
@@ -198,7 +196,11 @@ def _run(
     total = (
         len(keys) if client else sum(not isinstance(node, DataNode) for part in parts for node in part.graph.values())
     )
-    with _progress(label, total, n_rows, n_bytes) as advance, blas().limit(limits=1, user_api="blas"):
+    with (
+        nullcontext() if client is None else distributed.span("nlis", label) as span,
+        watched(Compute(label, total, n_rows, n_bytes, workers.scheduler_name(), client, span)) as advance,
+        blas().limit(limits=1, user_api="blas"),
+    ):
         while parts:
             part = parts.pop(0)
             work = Work(label, part.graph, n_bytes / n_rows if n_rows else 0.0)
@@ -228,36 +230,3 @@ def _run_local(part: Wave, work: Work, deadline: Deadline, advance: Advance, col
         raise_in_place(error, failures.translated(error, work, None))
     for result in results:
         collect(result)
-
-
-@contextmanager
-def _progress(label: str, total: int, n_rows: int, n_bytes: int) -> Iterator[Advance]:
-    wanted = dask.config.get("dask-nlis.progress")
-    if not (sys.stderr.isatty() if wanted == "auto" else wanted):
-        yield lambda _: None
-        return
-    columns = (
-        TextColumn("{task.description:<12}"),
-        BarColumn(bar_width=30),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} tasks{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    began = time.monotonic()
-    # Reads of X leave their line behind; the small steps between them show only while they run.
-    with Progress(*columns, console=Console(stderr=True), transient=not n_rows) as bar:
-        task = bar.add_task(label, total=total, rate="")
-
-        def advance(tasks: int) -> None:
-            share = (bar.tasks[0].completed + tasks) / max(total, 1)
-            bar.update(task, advance=tasks, rate=_rate(share, n_rows, n_bytes, time.monotonic() - began))
-
-        yield advance
-
-
-def _rate(share: float, n_rows: int, n_bytes: int, seconds: float) -> str:
-    parts = [
-        f"{size * share / max(seconds, 1e-9):.3g} {unit}"
-        for size, unit in ((n_rows, "rows/s"), (n_bytes / 1e6, "MB/s"))
-        if size
-    ]
-    return "".join(f", {part}" for part in parts)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import dask
 import dask.base
+import dask.local
 import dask.multiprocessing
 import dask.threaded
 import distributed
@@ -118,3 +119,12 @@ def client_in_force() -> distributed.Client | None:
     """Return the client that would run a compute now, or None for a local scheduler."""
     owner = getattr(dask.base.get_scheduler(), "__self__", None)
     return owner if isinstance(owner, distributed.Client) else None
+
+
+def scheduler_name() -> str:
+    """Name of the scheduler that would run a compute now, as Dask's configuration calls it."""
+    if client_in_force() is not None:
+        return "distributed"
+    get = dask.base.get_scheduler() or dask.threaded.get
+    names = {dask.threaded.get: "threads", dask.multiprocessing.get: "processes", dask.local.get_sync: "synchronous"}
+    return names.get(get, getattr(get, "__name__", "another"))

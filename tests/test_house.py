@@ -52,9 +52,10 @@ def test_files_are_short_and_named_for_what_they_hold():
         (
             "distributed",
             {"phase.py", "on_cluster.py", "failures.py", "prepared.py", "versions.py", "workers.py", "zarr_settings.py"}
+            | {"watch.py", "meters.py"}
             | {f"cluster/{name}.py" for name in ("arguments", "gpu_pool", "local")},
         ),
-        ("rich.progress", {"phase.py"}),
+        ("rich.progress", {"watch.py"}),
     ],
 )
 def test_distributed_and_progress_live_where_computes_are(name, rooms):
@@ -121,6 +122,7 @@ def test_public_functions_describe_their_arguments_results_and_errors(name):
 #: What the library stands on, and what a person may add.
 CORE = {
     "numpy", "scipy", "dask[array]", "distributed", "zarr", "array-api-compat", "threadpoolctl", "click", "rich",
+    "jinja2",  # the page of a monitor, all text escaped; distributed needs it as well
     "tenacity",  # the retries of a read inside its task
     "psutil",  # whether the process that holds a lock lives; distributed needs it as well
 }  # fmt: skip

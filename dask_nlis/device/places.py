@@ -16,6 +16,7 @@ from array_api_compat import array_namespace, is_numpy_array
 
 from dask_nlis.device.memory import Kept, Memory
 from dask_nlis.errors import DeviceError, InputError
+from dask_nlis.meters import metered
 
 Array = Any
 
@@ -118,7 +119,14 @@ def opened(device: str) -> Device:
         free, limit = free + pool.free_bytes(), pool.get_limit()
         return Memory(min(free, limit - pool.used_bytes()), min(total, limit)) if limit else Memory(free, total)
 
-    return Device("cuda", kept.get, found.asarray, found.asnumpy, kept, memory, pool.free_all_blocks, _ran_out)
+    ship = metered("transfer")(found.asarray)
+
+    def fetch(array: Array) -> np.ndarray:
+        found.cuda.get_current_stream().synchronize()  # work that is not done yet is no transfer
+        with metered("transfer"):
+            return found.asnumpy(array)
+
+    return Device("cuda", kept.get, ship, fetch, kept, memory, pool.free_all_blocks, _ran_out)
 
 
 def _float64(array: np.ndarray) -> np.ndarray:
@@ -130,6 +138,7 @@ def _kept() -> Kept:
     found = probe()
     assert not isinstance(found, str)  # asked for where there is a GPU
 
+    @metered("transfer")
     def put(array: np.ndarray) -> Array:
         there = found.asarray(array)
         found.cuda.get_current_stream().synchronize()  # other threads may use it from streams of their own

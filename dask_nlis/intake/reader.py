@@ -17,7 +17,7 @@ import zarr
 from dask.base import tokenize
 from zarr.storage import LocalStore
 
-from dask_nlis import phase
+from dask_nlis import meters, phase
 from dask_nlis.errors import DamagedDataError, MissingDataError, MissingDataWarning, NlisError
 from dask_nlis.intake.chunk_watch import Absent, Watched, grid_of, rows_at
 from dask_nlis.intake.hdf5_files import Hdf5Array
@@ -52,7 +52,10 @@ class Reader:
     @without_secrets
     def __getitem__(self, index: Any) -> np.ndarray:
         try:
-            return patiently(lambda: self._read(index))
+            with meters.reading():
+                found = patiently(lambda: self._read(index))
+            meters.count("read", found.nbytes, "bytes")
+            return found
         except NlisError:
             raise
         except MemoryError as cause:

@@ -4,11 +4,14 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from dask_nlis import device as devices, phase
+from dask_nlis import device as devices, meters, phase
 from dask_nlis.device import AtWork, Device, working_on
 from dask_nlis.errors import DeviceError, NlisError, PerformanceWarning
 
 Task = Callable[..., Any]
+
+#: What the tasks of a room spend the time on that is neither reading nor adjoints nor transfer.
+_ACTIVITY = {"matrix": "adjoint", "factor": "factor", "scores": "score", "diagnostics": "check", "sampling": "draw"}
 
 #: How often the pieces of a block are halved when memory runs out.
 _HALVINGS = 6
@@ -19,15 +22,23 @@ def on_device(task: Task) -> Task:
 
     Memory that runs out is freed and the task begun anew with half as much of the block on the device at a time, six
     times; then on the CPU where the job leaves the choice, with a PerformanceWarning, else DeviceError. Memory is
-    given back after each block. Where the memory of the host runs out, MemoryLimitError names the rows, as a note does of any other error. Which device it was is told to `phase`.
+    given back after each block. What the time of the task goes to is metered, and the rows are counted. Where the memory
+    of the host runs out, MemoryLimitError names the rows, as a note does of any other error. Which device it was is told
+    to `phase`.
     """
+
+    activity = _ACTIVITY.get(task.__module__.removeprefix("dask_nlis.").partition(".")[0], "check")
 
     @wraps(task)
     def run(*blocks: Any, job: Any, **arguments: Any) -> Any:
         if devices.here() is not None:  # part of another task
-            return task(*blocks, job=job, **arguments)
+            with meters.metered(activity):
+                return task(*blocks, job=job, **arguments)
         try:
-            return placed(*blocks, job=job, **arguments)
+            with meters.task(activity):
+                result = placed(*blocks, job=job, **arguments)
+                meters.count("rows", len(blocks[0]))
+            return result
         except NlisError:
             raise
         except Exception as cause:

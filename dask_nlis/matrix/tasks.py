@@ -19,6 +19,7 @@ from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered, cut
 from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent, array_like
 from dask_nlis.matrix.spoilers import spoiled
+from dask_nlis.meters import metered
 from dask_nlis.nouns import noun
 from dask_nlis.problem import singular
 
@@ -98,6 +99,7 @@ def room_for(n: int, job: Job, device: Device, *, reducing: bool = False) -> np.
     )
 
 
+@metered("adjoint")
 def matrix_rows(leaf: Leaf, job: Job, room: np.ndarray | None = None) -> tuple[Array, Finding]:
     """Rows of the matrix for a leaf, times the roots of the row weights, (m, p); and what was found in the leaf.
 
@@ -128,6 +130,7 @@ def matrix_rows(leaf: Leaf, job: Job, room: np.ndarray | None = None) -> tuple[A
     return xp.where(wrong.rows[:, None], xp.zeros_like(rows), rows), found  # reported once
 
 
+@metered("adjoint")
 def gradient_rows(leaf: Leaf, rule: Tangent) -> Array:
     """Gradients of the losses of a leaf in theta, times the row weights, (m, p)."""
     if not leaf.counts:
