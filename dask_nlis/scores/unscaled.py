@@ -14,6 +14,7 @@ from dask_nlis.losses import CustomLoss
 from dask_nlis.matrix import Job
 from dask_nlis.matrix.leaf import float64
 from dask_nlis.matrix.rules import Dual
+from dask_nlis.meters import metered
 from dask_nlis.models import Linear, SingleIndex
 from dask_nlis.problem import dual_parts
 
@@ -63,13 +64,8 @@ def unscaled_leverage(
 def _leverage(
     x: np.ndarray, y: np.ndarray | None, root: np.ndarray | None, rule: Dual, whitener: Triangular, room: np.ndarray
 ) -> np.ndarray | None:
-    d, rows = x.shape[1], room[: len(x)]
-    # Integers beyond 2^53 become NaN, and the block is left to others.
-    rows[:, :d] = float64(x) if x.dtype.kind in "iu" and x.itemsize == 8 else x
-    rows[:, d:-1] = 1.0  # the intercept, where there is one
-    rows[:, -1] = 0.0
-    # The index from the copy, which is in the cache now.
-    factor, last = dual_parts(rule.problem, rule.theta, rows[:, :d], y)
+    rows = room[: len(x)]
+    factor, last = _inputs_and_parts(x, y, rule, rows)
     if root is not None:
         factor, last = factor * root, last * root
     z = times(rows, whitener, room)
@@ -79,6 +75,20 @@ def _leverage(
     most, end = factor * np.sqrt(squares), factor * z[:, -1] + last * whitener.values[-1, -1]
     found: np.ndarray = most * most + end * end
     return found if np.isfinite(found).all() else None
+
+
+@metered("adjoint")
+def _inputs_and_parts(
+    x: np.ndarray, y: np.ndarray | None, rule: Dual, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Write [x, 1, 0] into `rows`, and return the factor and the last entry of each row of the matrix."""
+    d = x.shape[1]
+    # Integers beyond 2^53 become NaN, and the block is left to others.
+    rows[:, :d] = float64(x) if x.dtype.kind in "iu" and x.itemsize == 8 else x
+    rows[:, d:-1] = 1.0  # the intercept, where there is one
+    rows[:, -1] = 0.0
+    # The index from the copy, which is in the cache now.
+    return dual_parts(rule.problem, rule.theta, rows[:, :d], y)
 
 
 def _is_plain(rule: Dual, y: np.ndarray | None) -> bool:
