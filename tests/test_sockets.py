@@ -81,7 +81,11 @@ def test_a_start_that_is_open_is_seen(code, left_open):
     assert [doors(given) for _, given in starts(ast.parse(code))] == ([] if left_open is None else [left_open])
 
 
-@pytest.mark.parametrize("path", sorted(filter(Path.is_file, (ROOT / "deploy").rglob("*"))), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    sorted(filter(Path.is_file, (ROOT / "deploy").rglob("*"))),
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
 def test_what_is_deployed_binds_to_all_addresses_only_with_a_word_and_holds_no_secret(path):
     text = path.read_text("utf-8")
     assert redacted(text) == text
