@@ -72,6 +72,7 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
         "loss_scores": lambda: nlis.loss_scores(A),
         "measured_misestimation_factor": lambda: nlis.measured_misestimation_factor(scores + 1e-6, scores),
         "misestimation_factor": lambda: nlis.misestimation_factor(problem, index_range=3.0),
+        "monitor": lambda: _monitored(folder, A),
         "norm_misestimation_factor": lambda: nlis.norm_misestimation_factor(factor),
         "norm_scores": lambda: nlis.norm_scores(A),
         "open_rows": lambda: nlis.open_rows(folder / "stored.zarr" / "data", X="X", y="y"),
@@ -97,6 +98,11 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
         "Sample.take": lambda: nlis.draw(scores, N, seed=2).take(X, y),
         "datasets.generated_rows": lambda: nlis.datasets.generated_rows(N, 3)[1].compute(),
     }
+
+
+def _monitored(folder: Path, A: nlis.TallMatrix) -> None:
+    with nlis.monitor(folder / "run.html", progress=False):
+        nlis.norm_scores(A)
 
 
 def functions() -> set[str]:

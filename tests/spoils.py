@@ -169,6 +169,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "loss_scores": (nlis.loss_scores, {"A": A}),
     "measured_misestimation_factor": (nlis.measured_misestimation_factor, {"used": SCORES, "exact": SCORES}),
     "misestimation_factor": (nlis.misestimation_factor, {"problem": PROBLEM, "index_range": 1.0, "labels": Y}),
+    "monitor": (nlis.monitor, {"report": "run.html", "progress": True}),
     "norm_misestimation_factor": (nlis.norm_misestimation_factor, {"factor": FACTOR}),
     "norm_scores": (nlis.norm_scores, {"A": A, "log2_scale": 1}),
     "open_rows": (
