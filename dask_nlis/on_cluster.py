@@ -1,6 +1,5 @@
 """A part of a graph computed by a cluster: workers waited for and made ready, results taken as they come, faults told."""
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -105,7 +104,7 @@ def _prepare(client: distributed.Client, deadline: Deadline) -> None:
 
     def tell() -> None:
         check_versions(client, ask)
-        ask(lambda: client.register_plugin(Prepared(os.getpid())))
+        ask(lambda: client.register_plugin(Prepared()))
         send_settings(client, ask)
 
     def may_pass(error: BaseException) -> bool:

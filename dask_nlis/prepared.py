@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import platform
 import sys
 from functools import cache
 
@@ -46,18 +47,23 @@ def _keep_small_memory() -> None:
 _SAFE_TO_PROFILE = (3, 11, 9)
 
 
+def process_here() -> tuple[str, int]:
+    """What tells this process from all others of a cluster: in containers numbers alone repeat."""
+    return platform.node(), os.getpid()
+
+
 class Prepared(WorkerPlugin):
     """Make a worker ready: BLAS on one thread unless in the client's own process, no profiler where it deadlocks."""
 
     name = "nlis-prepared"
     idempotent = True
 
-    def __init__(self, client_pid: int) -> None:
-        self.client_pid = client_pid
+    def __init__(self) -> None:
+        self.made_in = process_here()
 
     def setup(self, worker: distributed.Worker) -> None:
         """Called by distributed where a worker begins, or has begun already."""
-        if os.getpid() != self.client_pid:
+        if process_here() != self.made_in:
             one_blas_thread()
             _keep_small_memory()
         if sys.version_info < _SAFE_TO_PROFILE and "profile" in worker.periodic_callbacks:

@@ -1,7 +1,6 @@
 """Settings of Zarr that were made in this process, in force on workers too: they are a process's own otherwise."""
 
 import copy
-import os
 import weakref
 from collections.abc import Callable, Mapping
 from functools import reduce
@@ -10,6 +9,8 @@ from typing import Any
 import distributed
 import zarr
 from distributed.diagnostics.plugin import WorkerPlugin
+
+from dask_nlis.prepared import process_here
 
 Tree = dict[str, Any]
 
@@ -25,11 +26,11 @@ class ZarrSettings(WorkerPlugin):
     name = "nlis-zarr-settings"
 
     def __init__(self, changed: Tree) -> None:
-        self.changed, self.pid = changed, os.getpid()
+        self.changed, self.made_in = changed, process_here()
 
     def setup(self, worker: distributed.Worker) -> None:
         """Called by distributed where a worker begins, or has begun already."""
-        if os.getpid() != self.pid:  # a worker in the client's own process is set already
+        if process_here() != self.made_in:  # a worker in the client's own process is set already
             zarr.config.update(_merged(_before(), self.changed))
 
 

@@ -11,6 +11,7 @@ from counting import rows_of
 
 import dask_nlis as nlis
 from dask_nlis import device
+from dask_nlis.device import places
 
 X, Y = rows_of(3, 400, 3)
 room = sys.modules["dask_nlis.cluster.gpu_pool"]
@@ -33,7 +34,8 @@ def gpus(monkeypatch):
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(device, "probe", lambda: "CuPy finds no GPU")
+    for room_of_probe in (device, places):
+        monkeypatch.setattr(room_of_probe, "probe", lambda: "CuPy finds no GPU")
 
 
 def seen():
@@ -55,6 +57,13 @@ def test_each_process_sees_one_gpu_and_has_one_thread(gpus):
         (first,) = (address for address, found in client.run(seen).items() if found == "2")
         client.restart_workers([first])
         assert sorted(client.run(seen).values()) == ["0", "2"]
+        # No GPU has two workers, and one that is free is taken again.
+        with pytest.raises(nlis.InputError, match="this pool has 2 GPUs, and a worker on each"):
+            cluster.scale(3)
+        cluster.scale(1)
+        cluster.scale(2)
+        client.wait_for_workers(2)
+        assert {spec["options"]["cuda_device"] for spec in cluster.worker_spec.values()} == {"0", "2"}
 
 
 @pytest.mark.parametrize(
@@ -117,8 +126,13 @@ def test_a_cluster_without_a_gpu_refuses_cuda_in_the_first_task_and_never_waits(
     assert not cluster.scheduler.unrunnable
 
 
-def test_auto_takes_the_cpu_there(cluster, no_gpu):
+def test_auto_takes_the_cpu_there_and_says_so_once(cluster, no_gpu, caplog):
+    places._say_once.cache_clear()
+    caplog.set_level("INFO", logger="dask_nlis")
     with_auto, with_cpu = (
         nlis.reference_matrix(nlis.Problem(nlis.Linear()), X, Y, device=kind) for kind in ("auto", "cpu")
     )
     assert np.array_equal(nlis.factorize(with_auto).r, nlis.factorize(with_cpu).r)
+    assert [record.getMessage() for record in caplog.records if "auto" in record.getMessage()] == [
+        "device='auto' takes the CPU: CuPy finds no GPU"
+    ]

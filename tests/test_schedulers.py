@@ -105,7 +105,7 @@ def test_the_profiler_of_tasks_is_stopped_on_workers_whose_python_it_locks_up(sa
         cluster_of(n_workers=1, threads_per_worker=1, processes=False) as cluster,
         Client(cluster) as client,
     ):
-        client.register_plugin(prepared.Prepared(os.getpid()))
+        client.register_plugin(prepared.Prepared())
         cluster.scale(2)  # the second worker comes when the plugin is there already
         client.wait_for_workers(2, timeout=30)
         profilers = client.run(lambda dask_worker: dask_worker.periodic_callbacks.get("profile"))

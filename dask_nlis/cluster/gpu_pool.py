@@ -10,15 +10,8 @@ import distributed
 from dask_nlis import device
 from dask_nlis.cluster.arguments import LOOPBACK, check_count, check_memory, check_security, dashboard_at
 from dask_nlis.cluster.settings import SETTINGS
+from dask_nlis.cluster.workers import Pool
 from dask_nlis.errors import DeviceError, InputError
-
-
-class OneDevice(distributed.Nanny):
-    """A worker process that sees one GPU: that of its number among `devices`."""
-
-    def __init__(self, *args: Any, devices: tuple[str, ...], name: Any = None, env: Any = None, **options: Any) -> None:
-        mine = {"CUDA_VISIBLE_DEVICES": devices[int(name) % len(devices)]}
-        super().__init__(*args, name=name, env={**(env or {}), **mine}, **options)
 
 
 def gpu_pool(
@@ -80,14 +73,9 @@ def gpu_pool(
             from dask_cuda import LocalCUDACluster
 
             return LocalCUDACluster(CUDA_VISIBLE_DEVICES=list(devices), host=LOOPBACK, threads_per_worker=1, **options)
-        return distributed.LocalCluster(
-            n_workers=len(devices),
-            threads_per_worker=1,
-            host=LOOPBACK,
-            worker_class=OneDevice,
-            devices=devices,
-            **options,
-        )
+        pool = Pool(devices, host=LOOPBACK, **options)
+        pool.scale(len(devices))
+        return pool
 
 
 def visible_devices() -> tuple[str, ...]:

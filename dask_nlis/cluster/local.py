@@ -7,6 +7,7 @@ import distributed
 
 from dask_nlis.cluster.arguments import LOOPBACK, check_count, check_memory, check_security, dashboard_at
 from dask_nlis.cluster.settings import SETTINGS
+from dask_nlis.cluster.workers import Tuned
 
 
 def local(
@@ -66,4 +67,4 @@ def local(
         "security": check_security(security),
     }
     with dask.config.set(SETTINGS):
-        return distributed.LocalCluster(host=LOOPBACK, **options)
+        return distributed.LocalCluster(host=LOOPBACK, worker_class=Tuned, **options)

@@ -9,11 +9,11 @@ SETTINGS: dict[str, Any] = {
     "distributed.comm.timeouts.tcp": "12 s",
     "distributed.comm.timeouts.connect": "10 s",
     "distributed.scheduler.allowed-failures": 3,
-    # One thread of BLAS a task, and memory that is worked on kept between tasks: what glibc does by default, and workers
-    # of Dask do not.
+    # Before a worker joins: done by its first task, the import would keep it silent for seconds.
+    "distributed.worker.preload": ["dask_nlis"],
+    # One thread of BLAS a task. Thresholds of malloc, which a nanny would leave behind in the process that starts it, are
+    # set by the first task of a worker (`dask_nlis.prepared`).
     "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": 1,
     "distributed.nanny.pre-spawn-environ.MKL_NUM_THREADS": 1,
     "distributed.nanny.pre-spawn-environ.OPENBLAS_NUM_THREADS": 1,
-    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 4 * 2**20,
-    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 4 * 2**20,
 }

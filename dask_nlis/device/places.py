@@ -4,6 +4,7 @@ Blocks go in and come out as NumPy; the device is chosen inside the task, so poo
 mix array types. `import cupy` succeeds on machines without a GPU, hence the allocation in the probe.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,6 +20,8 @@ from dask_nlis.errors import DeviceError, InputError
 from dask_nlis.meters import metered
 
 Array = Any
+
+_log = logging.getLogger("dask_nlis")
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -111,6 +114,8 @@ def opened(device: str) -> Device:
                 f"device='cuda', but {found} on this worker; install dask-nlis[gpu12] or [gpu13] on a machine "
                 "with an NVIDIA GPU, or give device='auto'"
             )
+        if device == "auto":
+            _say_once(found)
         return Device("cpu", _float64, _float64, np.asarray)
     kept, pool = _kept(), found.get_default_memory_pool()
 
@@ -127,6 +132,12 @@ def opened(device: str) -> Device:
             return found.asnumpy(array)
 
     return Device("cuda", kept.get, ship, fetch, kept, memory, pool.free_all_blocks, _ran_out)
+
+
+@cache
+def _say_once(reason: str) -> None:
+    """Tell, once a process, why tasks that take any device take the CPU."""
+    _log.info("device='auto' takes the CPU: %s", reason)
 
 
 def _float64(array: np.ndarray) -> np.ndarray:
