@@ -101,7 +101,9 @@ def main() -> None:
             (folder / "dashboard.png").write_bytes(max(taken, key=len))  # the one with most on it
         else:
             print("no picture of the dashboard: it needs Chromium and the Python package playwright")
-        print(f"report: {folder / 'run.html'}, {(folder / 'run.html').stat().st_size:,} bytes")
+        print(
+            f"report: {folder / 'run.html'}, {(folder / 'run.html').stat().st_size:,} bytes{'' if given.folder else ', deleted now: --folder keeps it'}"
+        )
 
 
 if __name__ == "__main__":

@@ -296,7 +296,7 @@ def test_a_worker_that_dies_while_it_is_made_ready_is_no_reason_to_fail(failures
             return lost() if len(told) <= failures else register(plugin)
 
         monkeypatch.setattr(client, "register_plugin", register_plugin)
-        monkeypatch.setattr(phase.time, "sleep", lambda _: None)
+        monkeypatch.setattr("time.sleep", lambda _: None)
         A = matrix(ActingRows(tmp_path / "marks"))
         if failures == 1:
             assert wanted.startswith(nlis.factorize(A).r.tobytes())
