@@ -77,10 +77,10 @@ class Slurm:
                 "munged", "--foreground", "--force", f"--key-file={key}", f"--socket={folder}/munge.socket",
                 f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log", f"--seed-file={folder}/munge.seed",
             )  # fmt: skip
-            self._until((folder / "munge.socket").exists, "munged")
+            self.until((folder / "munge.socket").exists, "munged")
             self._start("slurmctld", "-D")
             self._start("slurmd", "-D", "-N", self.host)
-            self._until(lambda: self.says("sinfo", "--noheader", "--format=%T") == "idle", "the node")
+            self.until(lambda: self.says("sinfo", "--noheader", "--format=%T") == "idle", "the node")
         except BaseException:
             self.stop()
             raise
@@ -96,7 +96,8 @@ class Slurm:
                 )
             )
 
-    def _until(self, holds, what, seconds=60):
+    def until(self, holds, what, seconds=60):
+        """Wait until something holds; fail with the logs of the daemons past so many seconds."""
         for _ in range(4 * seconds):
             if holds():
                 return
@@ -125,7 +126,7 @@ class Slurm:
 
     def ended(self, job, seconds=240):
         """(state, exit code, restarts) of a job, when it is over."""
-        self._until(
+        self.until(
             lambda: self.told(job).get("JobState") in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"),
             f"job {job}",
             seconds,

@@ -217,7 +217,7 @@ def test_an_allocation_is_a_cluster_whose_exit_code_is_that_of_the_run(slurm, da
     assert not list((tmp_path / ".nlis").iterdir())  # keys and addresses go with the job
     # What cannot be mended is not tried again.
     job = slurm.submit(*words, "--store=run.zarr", "--scheme=systematic", cwd=tmp_path, **_variables())
-    assert slurm.ended(job) == ("FAILED", EXIT_REFUSED, 0)
+    assert slurm.ended(job) == ("FAILED", EXIT_REFUSED, 0), log.read_text()[-5000:]
 
 
 @pytest.mark.slow
@@ -237,9 +237,14 @@ def test_a_job_whose_time_is_over_is_queued_anew_and_goes_on(slurm, data, tmp_pa
         *SMALL, "--output=run.log", FOLDER / "run.sbatch", small, *RUN, "--seed=0", "--block-bytes=3200", "--store=run.zarr",
         cwd=tmp_path, **_variables(),
     )  # fmt: skip
-    slurm._until(lambda: (store / "lock.json").exists(), "the run", 120)
+    slurm.until(lambda: (store / "lock.json").exists(), "the run", 120)
     time.sleep(1)
     slurm.says("scancel", "--signal=USR1", f"{job}.0")
+    # Slurm would wait two minutes before it starts the job again.
+    slurm.until(
+        lambda: slurm.told(job).get("Restarts") == "1" and slurm.told(job)["JobState"] == "PENDING", "the queue", 120
+    )
+    slurm.says("scontrol", "update", f"JobId={job}", "StartTime=now")
     state, code, restarts = slurm.ended(job)
     log = (tmp_path / "run.log").read_text()
     assert (state, code) == ("COMPLETED", 0), log
@@ -272,4 +277,4 @@ def test_workers_that_are_jobs_give_the_bits_of_threads(slurm, data, certificate
     assert json.loads(done.stdout)["fit.ok"] is True
     assert len(logs) >= 2  # output and errors of at least one job
     _same_as_here(tmp_path / "run.zarr", data, 70_000)
-    slurm._until(lambda: not slurm.says("squeue", "--noheader"), "the queue", 60)
+    slurm.until(lambda: not slurm.says("squeue", "--noheader"), "the queue", 60)
