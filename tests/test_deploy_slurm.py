@@ -224,17 +224,17 @@ def test_an_allocation_is_a_cluster_whose_exit_code_is_that_of_the_run(slurm, da
 @pytest.mark.cluster
 @needs_jobqueue
 def test_a_job_whose_time_is_over_is_queued_anew_and_goes_on(slurm, data, tmp_path):
-    # The interrupt of --signal, sent when some blocks are scored: 20,640 rows in blocks of 50.
+    # The interrupt of --signal, sent when some blocks are scored: 20,640 rows in blocks of 200.
     small = tmp_path / "small.zarr"
     X, y = nlis.open_rows(data, X="X", y="y")
     import zarr
 
     group = zarr.open_group(small, mode="w")
-    group.create_array("X", data=X.compute(), chunks=(50, 8))
-    group.create_array("y", data=y.compute(), chunks=(50,))
+    group.create_array("X", data=X.compute(), chunks=(200, 8))
+    group.create_array("y", data=y.compute(), chunks=(200,))
     store = tmp_path / "run.zarr"
     job = slurm.submit(
-        *SMALL, "--output=run.log", FOLDER / "run.sbatch", small, *RUN, "--seed=0", "--block-bytes=3200", "--store=run.zarr",
+        *SMALL, "--output=run.log", FOLDER / "run.sbatch", small, *RUN, "--seed=0", "--block-bytes=14400", "--store=run.zarr",
         cwd=tmp_path, **_variables(),
     )  # fmt: skip
     slurm.until(lambda: (store / "lock.json").exists(), "the run", 120)
@@ -250,7 +250,7 @@ def test_a_job_whose_time_is_over_is_queued_anew_and_goes_on(slurm, data, tmp_pa
     assert (state, code) == ("COMPLETED", 0), log
     assert restarts == 1, log
     assert "exit code 130; attempt 2 goes on" in log
-    _same_as_here(store, small, 3_200)
+    _same_as_here(store, small, 14_400)
 
 
 @pytest.mark.slow
