@@ -104,6 +104,8 @@ def test_containers_run_without_privileges():
     for name in ("Dockerfile", "Dockerfile.gpu"):
         users = [line.split()[1] for line in _dockerfile(name) if line.startswith("USER ")]
         assert users[-1] == "1000"
+        # What stops a container must be what a run gives its lock back upon.
+        assert "STOPSIGNAL SIGINT" in _dockerfile("Dockerfile")
         assert any("useradd" in line and "--uid 1000" in line for line in _dockerfile("Dockerfile"))
 
 
