@@ -127,7 +127,7 @@ def test_every_metric_named_is_served_with_its_labels():
             for label, sign, value in _LABEL.findall(labels):
                 if label in ("state", "type") and sign in ("=", "!="):
                     assert value in found[name][label], query
-    ours = found["dask_scheduler_tasks_compute_seconds_total"]["task_prefix_name"]
+    ours = found["dask_scheduler_prefix_state_totals_total"]["task_prefix_name"]
     assert {"nlis-factor", "nlis-score", "nlis-draw", "nlis-gather", "qr", "stack"} <= ours
     pattern = re.compile(
         next(value for query in QUERIES for label, _, value in _LABEL.findall(query) if label == "task_prefix_name")
