@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import dask
 import hypothesis
 import numpy as np
 import pytest
@@ -17,3 +18,10 @@ hypothesis.settings.load_profile("default")
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20260801)
+
+
+@pytest.fixture(autouse=True)
+def unencrypted():
+    """Whether clusters must encrypt is for each test to say: what a closed one leaves behind is not for the next."""
+    with dask.config.set({"distributed.comm.require-encryption": None}):
+        yield
