@@ -1,6 +1,6 @@
 """What went wrong in a compute, in our words: the work and its rows, what happened, one remedy."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
@@ -28,14 +28,23 @@ class Work(NamedTuple):
     row_bytes: float  # of the data read; 0 where it is not known
 
 
-def translated(error: BaseException, work: Work, client: distributed.Client | None, key: Any = None) -> BaseException:
-    """The error to raise in place of one that a scheduler gave; itself where it says what it should."""
+def translated(
+    error: BaseException,
+    work: Work,
+    client: distributed.Client | None,
+    key: Any = None,
+    suspects: Sequence[Any] = (),
+) -> BaseException:
+    """The error to raise in place of one that a scheduler gave; itself where it says what it should.
+
+    `suspects` are all tasks that were handed to each of the workers that died, where that is known.
+    """
     # The scheduler of processes wraps errors, in many lines.
     error = getattr(error, "exception", error) if type(error).__module__ == "dask.multiprocessing" else error
     if isinstance(error, NlisError):
         return error
     if isinstance(error, KilledWorker):
-        return _killed(error, work)
+        return _killed(error, work, suspects)
     if isinstance(error, MemoryError):
         return out_of_memory(work.label, rows_of(work.graph, key), work.row_bytes, error)
     # Without its scheduler a client fails in many ways.
@@ -68,27 +77,34 @@ def lost(label: str, client: distributed.Client) -> ClusterError:
     )
 
 
-def _killed(error: KilledWorker, work: Work) -> ClusterError:
-    # The scheduler blames a task that was handed to every worker that died; those of its neighbours it cannot tell apart.
-    rows = rows_of(work.graph, error.task)
-    what = (
-        f"{work.label}: {error.allowed_failures + 1} workers died, one after the other, at {_named(rows, error.task)}"
+#: Tasks that a message names.
+_NAMED = 3
+
+
+def _killed(error: KilledWorker, work: Work, suspects: Sequence[Any]) -> ClusterError:
+    # The scheduler blames one task of those that were handed to every worker that died: it cannot tell them apart.
+    keys = [*dict.fromkeys([*suspects, error.task])]
+    known = sorted(rows for rows in (rows_of(work.graph, key) for key in keys) if rows is not None)
+    where = (
+        " or ".join(f"rows {first} to {end - 1}" for first, end in known[:_NAMED]) or f"task {key_split(error.task)!r}"
     )
-    size = 0 if rows is None else round(work.row_bytes * (rows[1] - rows[0]))
+    where += (
+        f" or {len(known) - _NAMED} other blocks"
+        if len(known) > _NAMED
+        else ""
+        if suspects
+        else " or a block beside them"
+    )
+    what = f"{work.label}: {error.allowed_failures + 1} workers died, one after the other, at {where}"
+    size = max((round(work.row_bytes * (end - first)) for first, end in known), default=0)
     last = error.last_worker
     force = workers.Workforce(1, last.nthreads, last.nthreads, last.memory_limit or None, on_cluster=True)
     if not size or force.memory is None:
-        return ClusterError(
-            f"{what} or beside; look at these rows, at what is computed of them, and at the logs of the workers"
-        )
+        return ClusterError(f"{what}; look at these rows, at what is computed of them, and at the logs of the workers")
     return ClusterError(
-        f"{what} or a block beside them: {size:,} bytes where a worker of {force.threads_of_one} threads may use {force.memory:,}; if memory "
+        f"{what}: {size:,} bytes where a worker of {force.threads_of_one} threads may use {force.memory:,}; if memory "
         f"ran out give block_bytes={_suggested(size, force):,}, else look at these rows and the logs of the workers"
     )
-
-
-def _named(rows: tuple[int, int] | None, key: Any) -> str:
-    return f"rows {rows[0]} to {rows[1] - 1}" if rows is not None else f"task {key_split(key)!r}"
 
 
 def _suggested(size: int, force: workers.Workforce) -> int:

@@ -1,12 +1,14 @@
 """A part of a graph computed by a cluster: workers waited for and made ready, results taken as they come, faults told."""
 
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
 import dask
 import distributed
+from distributed.scheduler import KilledWorker
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_incrementing
 
 from dask_nlis import device, failures, tally
@@ -18,6 +20,8 @@ from dask_nlis.prepared import Prepared
 from dask_nlis.versions import check_versions
 from dask_nlis.watch import Advance
 from dask_nlis.zarr_settings import send_settings
+
+_log = logging.getLogger("dask_nlis")
 
 Collect = Callable[[Any], None]
 
@@ -85,7 +89,23 @@ def _fail(future: distributed.Future, work: Work, client: distributed.Client) ->
     if future.status != "error":
         raise failures.lost(work.label, client)
     error = future.exception(timeout=_PARTING).with_traceback(future.traceback(timeout=_PARTING))
-    raise_in_place(error, failures.translated(error, work, client, future.key))
+    suspects = _handed_to_the_dead(client) if isinstance(error, KilledWorker) else []
+    raise_in_place(error, failures.translated(error, work, client, future.key, suspects))
+
+
+def _handed_to_the_dead(client: distributed.Client) -> list[Key]:
+    """Tasks that were handed to every worker that died, by what the scheduler holds; none where it does not answer."""
+    try:
+        found: list[Key] = asked(client, lambda: client.run_on_scheduler(_blamed), _PARTING)
+    except Exception:  # the error itself names one of them
+        _log.debug("the scheduler does not tell which tasks were handed to the workers that died", exc_info=True)
+        return []
+    return found
+
+
+def _blamed(dask_scheduler: distributed.Scheduler) -> list[Key]:
+    most = dask_scheduler.allowed_failures
+    return [task.key for task in dask_scheduler.tasks.values() if task.state == "erred" and task.suspicious > most]
 
 
 def _give_up(client: distributed.Client, pending: distributed.as_completed) -> None:
@@ -93,7 +113,7 @@ def _give_up(client: distributed.Client, pending: distributed.as_completed) -> N
     futures = list(pending.futures)
     if futures and client.status == "running":
         with suppress(Exception):
-            client.sync(_awaited, lambda: client.cancel(futures), callback_timeout=_PARTING)
+            asked(client, lambda: client.cancel(futures), _PARTING)
 
 
 def _prepare(client: distributed.Client, deadline: Deadline) -> None:
@@ -134,9 +154,14 @@ def kind_here() -> str:
 def _ask(client: distributed.Client, call: Callable[[], Any], deadline: Deadline) -> Any:
     """What a call of the client gives, waited for until the deadline: a worker that hangs answers no question."""
     try:
-        return client.sync(_awaited, call, callback_timeout=deadline.left() if deadline.limited else None)
+        return asked(client, call, deadline.left() if deadline.limited else None)
     except TimeoutError as cause:
         raise deadline.error() from cause
+
+
+def asked(client: distributed.Client, call: Callable[[], Any], patience: float | None) -> Any:
+    """What a call of the client gives within so many seconds, or else TimeoutError."""
+    return client.sync(_awaited, call, callback_timeout=patience)
 
 
 async def _awaited(call: Callable[[], Any]) -> Any:
@@ -160,6 +185,10 @@ def _until_ready(client: distributed.Client, pending: distributed.as_completed, 
 
 
 def _wait_for_workers(client: distributed.Client, deadline: Deadline) -> None:
+    if client.status in ("newly-created", "connecting"):
+        raise ClusterError(
+            "the distributed.Client in force never reached its scheduler; close it, or make one that connects, and run again"
+        )
     most = seconds("no-workers-timeout")
     limit = min(most, deadline.left())
     try:
@@ -168,56 +197,3 @@ def _wait_for_workers(client: distributed.Client, deadline: Deadline) -> None:
         if limit < most:
             raise deadline.error() from cause
         raise ClusterError(f"no workers joined within {most:g} s; start workers or check addresses") from cause
-
-
-def activities_of(client: distributed.Client, span: str) -> tuple[dict[tuple[str, str], float] | None, int, int]:
-    """Seconds and rows of the tasks of a span by (activity, unit), workers and threads; None where nobody answers.
-
-    Workers are asked, who know of a task when its result is announced; the scheduler hears of it later. Nothing is known
-    either where the cluster still holds results of the same tasks: Dask counts such tasks for the span that they were in first.
-    """
-    try:
-        found = client.sync(
-            _awaited, lambda: client.run(_of_span, span=span, on_error="ignore"), callback_timeout=_PARTING
-        )
-    except Exception:  # nothing that is measured is worth a job
-        return None, 0, 0
-    total: dict[tuple[str, str], float] = {}
-    for metrics, _ in found.values():
-        for activity, unit, value in metrics:
-            total[activity, unit] = total.get((activity, unit), 0.0) + value
-    return total or None, len(found), sum(threads for _, threads in found.values())
-
-
-def _of_span(dask_worker: distributed.Worker, span: str) -> tuple[list[tuple[str, str, float]], int]:
-    """On a worker: metrics of the tasks of a span, ours without their prefix, and how many threads it has."""
-    found = [
-        (str(activity).removeprefix("nlis-"), str(unit), value)
-        for (kind, of, _, activity, unit), value in _tuples(dask_worker.digests_total)
-        if kind == "execute" and of == span
-    ]
-    return found, dask_worker.state.nthreads
-
-
-def _tuples(digests: Mapping[Any, float]) -> list[tuple[tuple[Any, ...], float]]:
-    """The metrics of tasks, among all that a worker counts."""
-    return [(key, value) for key, value in list(digests.items()) if isinstance(key, tuple) and len(key) == 5]
-
-
-def sampled_memory(client: distributed.Client, every: float) -> Callable[[], list[tuple[float, int]]]:
-    """Have the scheduler sample the memory of all workers from now on; call what is given to stop and get (time, bytes)."""
-    sampler = client.scheduler
-    try:
-        key = client.sync(
-            sampler.memory_sampler_start, client=client.id, measure="process", interval=every, callback_timeout=_PARTING
-        )
-    except Exception:
-        return list
-
-    def stop() -> list[tuple[float, int]]:
-        try:
-            return list(client.sync(sampler.memory_sampler_stop, key=key, callback_timeout=_PARTING))
-        except Exception:
-            return []
-
-    return stop

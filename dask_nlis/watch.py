@@ -5,10 +5,11 @@ also by an error; what it gives is called with the number of tasks that are done
 """
 
 import datetime
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import NamedTuple
 
 import dask
@@ -26,6 +27,8 @@ _LINES = 10
 
 #: Seconds to wait for a scheduler to take an event, and characters of an error that it holds.
 _PATIENCE, _BRIEF = 5, 300
+
+_log = logging.getLogger("dask_nlis")
 
 Advance = Callable[[int], None]
 
@@ -100,10 +103,12 @@ def _events(compute: Compute) -> Iterator[Advance]:
     }
 
     def tell(event: dict[str, object]) -> None:
-        with suppress(Exception):  # no event is worth a job, and what ails a cluster is told by the phase
+        try:
             if client.status == "running":
                 message = facts | event
                 client.sync(client.scheduler.log_event, topic=TOPIC, msg=message, callback_timeout=_PATIENCE)
+        except Exception:  # no event is worth a job, and what ails a cluster is told by the phase
+            _log.debug("an event of %s was not taken", compute.label, exc_info=True)
 
     tell({"state": "began"})
     began, error = time.monotonic(), None

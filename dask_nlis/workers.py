@@ -32,7 +32,8 @@ def connected(scheduler: str) -> Iterator[distributed.Client]:
             f"scheduler={scheduler[:120]!r} is no file; give the file that the scheduler wrote, or an address such as tcp://host:8786"
         )
     try:
-        client = distributed.Client(**where)
+        # Not by default: where it cannot connect for want of certificates, Dask would leave it in force all the same.
+        client = distributed.Client(**where, set_as_default=False)
     except (TypeError, RuntimeError) as cause:  # certificates that are not there, or encryption that is asked for here
         raise ClusterError(
             f"no scheduler answers at {scheduler[:120]!r} ({str(cause)[:80]}); set distributed.comm.tls.ca-file, client.cert and "
@@ -42,7 +43,7 @@ def connected(scheduler: str) -> Iterator[distributed.Client]:
         raise ClusterError(
             f"no scheduler answers at {scheduler[:120]!r} ({str(cause)[:80]}); check the address, and that it runs"
         ) from cause
-    with client:
+    with client, client.as_current(), dask.config.set(scheduler=client):
         yield client
 
 

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-import dask
 import hypothesis
 import numpy as np
 import pytest
+from distributed import Client, LocalCluster, default_client
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -20,8 +20,24 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20260801)
 
 
-@pytest.fixture(autouse=True)
-def unencrypted():
-    """Whether clusters must encrypt is for each test to say: what a closed one leaves behind is not for the next."""
-    with dask.config.set({"distributed.comm.require-encryption": None}):
-        yield
+@pytest.fixture
+def cluster():
+    """A cluster of two workers in this process, closed to the outside, with a client in force."""
+    with (
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address="127.0.0.1:0",
+            worker_dashboard_address="127.0.0.1:0",
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster),
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    """The client of `cluster`."""
+    return default_client()

@@ -13,7 +13,7 @@ import pytest
 import yaml
 import zarr
 from counting import rows_of, same_bits
-from distributed import Client, LocalCluster, Security
+from distributed import Client, Security, default_client
 
 import dask_nlis as nlis
 from dask_nlis import versions, zarr_settings
@@ -22,7 +22,6 @@ from dask_nlis.cluster import SETTINGS, arguments
 ROOT = Path(__file__).parents[1]
 X, Y = rows_of(3, 400, 3)
 PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Tanh()))
-INSIDE = {"processes": False, "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
 
 
 def scored():
@@ -101,7 +100,7 @@ def test_temporary_certificates_encrypt_and_keep_others_out():
         host, port = cluster.scheduler_address.removeprefix("tls://").split(":")
         with pytest.raises(OSError, match=r"alert|closed|reset|EOF"):
             greet_without_certificate(host, int(port))
-        with pytest.raises(nlis.ClusterError, match="no scheduler answers at 'tcp://127"), _connected(host, port):
+        with pytest.raises(nlis.ClusterError, match="no scheduler answers at 'tcp://127"), _connected(f"{host}:{port}"):
             pass
 
 
@@ -116,10 +115,10 @@ def greet_without_certificate(host, port):
             raise ConnectionResetError("closed")
 
 
-def _connected(host, port):
+def _connected(address, scheme="tcp"):
     from dask_nlis.workers import connected
 
-    return connected(f"tcp://{host}:{port}")
+    return connected(f"{scheme}://{address}")
 
 
 @pytest.mark.parametrize(
@@ -165,12 +164,6 @@ def test_a_dashboard_takes_a_free_port_where_its_own_is_taken():
 
 
 # -- versions ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def client():
-    with LocalCluster(n_workers=2, threads_per_worker=1, **INSIDE) as cluster, Client(cluster) as client:
-        yield client
 
 
 def test_workers_are_asked_for_their_versions_once(client, monkeypatch):
@@ -281,3 +274,23 @@ def test_a_worker_in_the_process_of_the_client_is_left_as_it_is():
         plugin = zarr_settings.ZarrSettings({"async": {"concurrency": 3}})
         plugin.setup(SimpleNamespace())
         assert zarr.config.get("async.concurrency") == 7
+
+
+# -- a client that never reached its scheduler -------------------------------------------------------------------------
+
+
+def test_a_client_that_cannot_encrypt_is_left_in_force_neither_by_us_nor_without_a_word():
+    """Dask leaves such a client in force: a compute of ours says so, where it is the user's."""
+    with pytest.raises(nlis.ClusterError, match=r"no scheduler answers.*set distributed\.comm\.tls\.ca-file"):
+        _connected("127.0.0.1:9", scheme="tls").__enter__()
+    assert dask.base.get_scheduler() is None
+    with pytest.raises(TypeError, match="ssl_context") as caught:
+        Client("tls://127.0.0.1:9", timeout="1s")
+    assert dask.base.get_scheduler() is not None
+    try:
+        with pytest.raises(nlis.ClusterError, match="never reached its scheduler; close it, or make one that connects"):
+            scored()
+    finally:
+        default_client().close(timeout=1)
+        del caught
+    assert dask.base.get_scheduler() is None

@@ -118,6 +118,8 @@ def test_a_cluster_runs_with_the_certificates_and_refuses_who_has_none(made, tmp
             (plain, address.replace("tls://", "tcp://")),
         ):
             with pytest.raises((OSError, TimeoutError)):
-                Client(where, security=security, timeout="2s")
+                Client(where, security=security, timeout="2s", set_as_default=False)
         with pytest.raises(RuntimeError, match="encryption required"):
-            Client(address.replace("tls://", "tcp://"), security=_security(made, made), timeout="2s")
+            Client(
+                address.replace("tls://", "tcp://"), security=_security(made, made), timeout="2s", set_as_default=False
+            )

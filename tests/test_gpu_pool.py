@@ -112,13 +112,6 @@ def test_dask_cuda_is_taken_where_it_is_installed(gpus, monkeypatch):
 # -- case A23: a GPU that is asked for and absent ------------------------------------------------------------------------
 
 
-@pytest.fixture
-def cluster():
-    options = {"processes": False, "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, **options) as cluster, distributed.Client(cluster):
-        yield cluster
-
-
 def test_a_cluster_without_a_gpu_refuses_cuda_in_the_first_task_and_never_waits(cluster, no_gpu):
     A = nlis.reference_matrix(nlis.Problem(nlis.Linear()), X, Y, device="cuda")
     with pytest.raises(nlis.DeviceError, match=r"device='cuda', but .* on this worker; install dask-nlis\[gpu12\]"):

@@ -53,7 +53,8 @@ def test_files_are_short_and_named_for_what_they_hold():
             "distributed",
             {"phase.py", "on_cluster.py", "failures.py", "prepared.py", "versions.py", "workers.py", "zarr_settings.py"}
             | {"watch.py", "meters.py"}
-            | {f"cluster/{name}.py" for name in ("arguments", "gpu_pool", "local", "workers")},
+            | {f"cluster/{name}.py" for name in ("arguments", "gpu_pool", "local", "workers")}
+            | {"monitor/asking.py"},
         ),
         ("rich.progress", {"watch.py"}),
     ],

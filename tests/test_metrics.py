@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import zarr
 from counting import FakeGPU, rows_of
-from distributed import Client, LocalCluster
 from distributed.metrics import context_meter
 
 import dask_nlis as nlis
@@ -25,22 +24,6 @@ PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Tanh()), constraint=nlis.Ball(5.0))
 #: Names that tasks have on the dashboard: what the guide's page lists.
 GUIDE = Path(__file__).parents[1] / "examples" / "guide" / "monitoring.md"
 PREFIXES = set(re.findall(r"^\| `([a-z-]+)` \|", GUIDE.read_text("utf-8").split("## Metrics")[0], re.MULTILINE))
-
-
-@pytest.fixture
-def cluster():
-    with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=False,
-            dashboard_address="127.0.0.1:0",
-            worker_dashboard_address="127.0.0.1:0",
-            silence_logs=50,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield cluster, client
 
 
 @pytest.fixture
@@ -76,7 +59,6 @@ def _of(spans, unit, activity):
 
 
 def test_tasks_tell_their_activities_rows_and_bytes_to_their_span(cluster, stored):
-    cluster, _ = cluster
     A = nlis.dual_matrix(PROBLEM, *stored, theta=THETA)
     factor = nlis.factorize(A, method="gram")
     nlis.draw(nlis.leverage_scores(A, factor), 20, seed=0)
@@ -194,7 +176,6 @@ def test_outside_of_a_task_and_in_one_that_fails_nothing_is_told():
 
 
 def test_names_of_tasks_are_those_of_the_guide_and_each_phase_has_a_span(cluster, stored, tmp_path):
-    cluster, _ = cluster
     X, y = stored
     A = nlis.dual_matrix(PROBLEM, X, y, theta=THETA)
     factor = nlis.factorize(A)
@@ -237,8 +218,7 @@ def test_names_of_tasks_are_those_of_the_guide_and_each_phase_has_a_span(cluster
     assert not [span.name for span in scheduler.extensions["spans"].spans.values() if span.name[0] != "nlis"]
 
 
-def test_phases_tell_the_cluster_when_they_begin_and_end(cluster, stored):
-    cluster, client = cluster
+def test_phases_tell_the_cluster_when_they_begin_and_end(cluster, client, stored):
     nlis.total_loss(PROBLEM, *stored, THETA)
     began, ended = [event for _, event in client.get_events("nlis")]
     facts = {"phase": "nlis-loss", "tasks": 10, "rows": N, "bytes": N * 4 * 8}
@@ -249,9 +229,7 @@ def test_phases_tell_the_cluster_when_they_begin_and_end(cluster, stored):
     assert cluster.scheduler.extensions["spans"].spans[began["span"]].name == ("nlis", "nlis-loss")
 
 
-def test_events_of_a_failure_hold_no_secret_and_an_interrupt_is_told(cluster):
-    _, client = cluster
-
+def test_events_of_a_failure_hold_no_secret_and_an_interrupt_is_told(client):
     def value(theta, x):
         raise ValueError("no answer from https://me:word@host/?sig=abc\nsecond line")
 

@@ -12,7 +12,6 @@ import dask.array as da
 import numpy as np
 import pytest
 from counting import no_compute, rows_of
-from distributed import Client, LocalCluster
 from markup import ATTRIBUTES, TAGS, assert_inert
 
 import dask_nlis as nlis
@@ -117,22 +116,6 @@ def test_the_scheduler_of_processes_tells_tasks_but_no_activities(stored, tmp_pa
     text = check_page(tmp_path / "run.html")
     assert "Not known of 1 of 1 phases." in text
     assert "Not known for all of them." in text
-
-
-@pytest.fixture
-def client():
-    with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=False,
-            dashboard_address="127.0.0.1:0",
-            worker_dashboard_address="127.0.0.1:0",
-            silence_logs=50,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
 
 
 def test_a_monitor_sees_the_same_on_a_cluster(stored, tmp_path, client):

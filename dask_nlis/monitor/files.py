@@ -33,8 +33,8 @@ def check_report(report: object) -> str:
     return str(path)
 
 
-def write_report(path: str, page: str, error: BaseException | None) -> None:
-    """Put a page in place of what is there; where that fails, an error of the job is raised rather than that of the page."""
+def write_report(path: str, page: str) -> None:
+    """Put a page in place of what is there, whole or not at all."""
     part = _part(path)
     try:
         with open(part, "w", encoding="utf-8") as file:
@@ -43,12 +43,9 @@ def write_report(path: str, page: str, error: BaseException | None) -> None:
     except OSError as cause:
         with suppress(OSError):
             os.unlink(part)
-        said = (
+        raise NotWritableError(
             f"report={path[:120]!r} could not be written ({cause.strerror or cause}); make room, or give another path"
-        )
-        if error is None:
-            raise NotWritableError(said) from cause
-        error.add_note(said)
+        ) from cause
 
 
 def _part(path: str) -> str:

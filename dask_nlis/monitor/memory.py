@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import psutil
 
-from dask_nlis.on_cluster import sampled_memory
+from dask_nlis.monitor.asking import sampled_memory
 
 #: Moment by the monotonic clock, and bytes.
 Memory = tuple[float, int]

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 from dask.callbacks import Callback
 
 from dask_nlis import meters, workers
+from dask_nlis.monitor.asking import activities_of
 from dask_nlis.monitor.memory import Memory, MemoryOf
 from dask_nlis.monitor.records import Phase
-from dask_nlis.on_cluster import activities_of
 from dask_nlis.watch import Advance, Compute, outcome, told
 
 
@@ -89,7 +89,7 @@ class _Heard:
     """Adds up what tasks of this process tell, whichever threads they run in."""
 
     def __init__(self) -> None:
-        self.totals: Counter[tuple[str, str]] = Counter()
+        self.totals: defaultdict[tuple[str, str], float] = defaultdict(float)
         self.tasks = 0.0  # seconds of tasks of a local scheduler, from their start to their end
         self._begun: dict[Any, float] = {}
         self._lock = threading.Lock()
@@ -104,4 +104,4 @@ class _Heard:
 
     def __call__(self, what: str, value: float, unit: str) -> None:
         with self._lock:
-            self.totals[what, unit] += value  # type: ignore[assignment]  # Counters add floats as well
+            self.totals[what, unit] += value

@@ -104,8 +104,14 @@ class Monitor:
         self._stack.close()
         assert self._recorder is not None
         self._ended, self._error = self._recorder.since(time.monotonic()), error
-        if self._report is not None:
-            write_report(self._report, page_of(self.execution), error)
+        if self._report is None:
+            return
+        try:
+            write_report(self._report, page_of(self.execution))
+        except Exception as cause:
+            if error is None:
+                raise
+            error.add_note(f"the report was not written either: {cause}")  # what ailed the job comes first
 
     @property
     def phases(self) -> tuple[Phase, ...]:

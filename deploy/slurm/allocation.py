@@ -9,6 +9,7 @@ import argparse
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 from dask_jobqueue.slurm import SLURMRunner
@@ -56,7 +57,7 @@ def start(scheduler_file: Path, interface: str | None) -> SLURMRunner:
             **common,
             "nthreads": int(os.environ.get("SLURM_CPUS_PER_TASK", "1")),
             "memory_limit": memory_of_a_task(dict(os.environ)),
-            "local_directory": os.environ.get("TMPDIR", "/tmp"),  # noqa: S108 (Slurm's, where it gives one)
+            "local_directory": tempfile.gettempdir(),  # TMPDIR, where Slurm gives one
             "dashboard_address": "127.0.0.1:0",
             "death_timeout": 60,  # a run that is refused at once is over before workers have started
         },
