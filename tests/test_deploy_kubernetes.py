@@ -214,6 +214,7 @@ def test_settings_are_those_that_dask_reads():
         assert security.get_tls_config_for_role("worker")["cert"] == "/etc/nlis-tls/nlis.pem"
         assert dask.utils.parse_timedelta(dask.config.get("distributed.comm.timeouts.tcp")) >= 11
         assert dask.utils.parse_timedelta(dask.config.get("distributed.scheduler.worker-ttl")) == 10
+        assert dask.config.get("distributed.worker.preload") == ["dask_nlis"]
         routes = dask.config.get("distributed.scheduler.http.routes")
     assert {name for route in routes for name, *_ in importlib.import_module(route).routes} >= {
         "/api/v1/adaptive_target",
