@@ -164,7 +164,10 @@ def test_a_block_too_large_for_its_workers_is_told_with_the_limit_and_a_size_tha
     ):
         A = matrix(ActingRows(tmp_path / "marks", "fill"), 500)
         message = said_by(nlis.ClusterError, lambda: nlis.factorize(A))
-    assert "at rows 500 to 999: 12,000 bytes where a worker of 1 threads may use 900,000,000" in message
+    # After one death the block that waited behind it on that worker is as suspect.
+    found = re.search(r"at (.*): 12,000 bytes where a worker of 1 threads may use 900,000,000", message)
+    assert found is not None
+    assert "rows 500 to 999" in found[1].split(" or ")
     assert "give block_bytes=6,000" in message
 
 
