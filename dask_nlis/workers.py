@@ -17,7 +17,8 @@ from dask.system import CPU_COUNT
 from distributed.comm import get_address_host
 from distributed.utils import get_ip
 
-from dask_nlis.errors import ClusterError, MissingDataError
+from dask_nlis.documents import MOST_BYTES, parsed
+from dask_nlis.errors import ClusterError, InputError, MissingDataError
 
 
 @contextmanager
@@ -26,25 +27,45 @@ def connected(scheduler: str) -> Iterator[distributed.Client]:
 
     Certificates of a TLS cluster are those of the Dask configuration.
     """
-    where = {"address": scheduler} if "://" in scheduler else {"scheduler_file": scheduler}
-    if "address" not in where and not os.path.isfile(scheduler):
-        raise MissingDataError(
-            f"scheduler={scheduler[:120]!r} is no file; give the file that the scheduler wrote, or an address such as tcp://host:8786"
-        )
+    address = _address_of(scheduler)
     try:
-        # Not by default: where it cannot connect for want of certificates, Dask would leave it in force all the same.
-        client = distributed.Client(**where, set_as_default=False)
-    except (TypeError, RuntimeError) as cause:  # certificates that are not there, or encryption that is asked for here
-        raise ClusterError(
-            f"no scheduler answers at {scheduler[:120]!r} ({str(cause)[:80]}); set distributed.comm.tls.ca-file, client.cert and "
-            "client.key in the Dask configuration, and give an address of tls://"
-        ) from cause
+        _check_encryption(address)
+        client = distributed.Client(address, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as cause:
         raise ClusterError(
             f"no scheduler answers at {scheduler[:120]!r} ({str(cause)[:80]}); check the address, and that it runs"
         ) from cause
     with client, client.as_current(), dask.config.set(scheduler=client):
         yield client
+
+
+def _address_of(scheduler: str) -> str:
+    """An address as it is, or that in the file that a scheduler wrote."""
+    if "://" in scheduler:
+        return scheduler
+    if not os.path.isfile(scheduler):
+        raise MissingDataError(
+            f"scheduler={scheduler[:120]!r} is no file; give the file that the scheduler wrote, or an address such as tcp://host:8786"
+        )
+    with open(scheduler, "rb") as opened:
+        found = parsed(f"scheduler={scheduler[:120]!r}", opened.read(MOST_BYTES + 1)).get("address")
+    if not isinstance(found, str):
+        raise InputError(f"scheduler={scheduler[:120]!r} names no address; give the file that the scheduler wrote")
+    return found
+
+
+def _check_encryption(address: str) -> None:
+    """Raise where the Dask configuration and an address do not agree; a Client would be left half made, and in force."""
+    ours = distributed.Security().get_connection_args("client")
+    if address.startswith("tls://") and ours.get("ssl_context") is None:
+        raise ClusterError(
+            f"scheduler={address[:120]!r} encrypts, but this process has no certificate; set distributed.comm.tls.ca-file, "
+            "client.cert and client.key in the Dask configuration"
+        )
+    if ours.get("require_encryption") and not address.startswith("tls://"):
+        raise ClusterError(
+            f"scheduler={address[:120]!r} does not encrypt, but distributed.comm.require-encryption is set; give an address of tls://"
+        )
 
 
 def fits_in_memory(n_bytes: int) -> bool:

@@ -1,5 +1,6 @@
 """Clusters that we start: on loopback, with our settings, encrypted where asked; and workers made like the client."""
 
+import json
 import os
 import socket
 import ssl
@@ -276,13 +277,39 @@ def test_a_worker_in_the_process_of_the_client_is_left_as_it_is():
         assert zarr.config.get("async.concurrency") == 7
 
 
+def test_a_scheduler_file_is_the_one_a_scheduler_wrote(client, tmp_path):
+    from dask_nlis.workers import connected
+
+    for text, error, said in (
+        ('{"id": 3}', nlis.InputError, "names no address; give the file that the scheduler wrote"),
+        ("[1]", nlis.InputError, "holds no table"),
+        ("address: x", nlis.InputError, "is no JSON"),
+    ):
+        (tmp_path / "file.json").write_text(text)
+        with pytest.raises(error, match=said):
+            connected(str(tmp_path / "file.json")).__enter__()
+    with pytest.raises(nlis.MissingDataError, match="is no file; give the file that the scheduler wrote"):
+        connected(str(tmp_path / "none.json")).__enter__()
+    (tmp_path / "file.json").write_text(json.dumps({"address": client.scheduler.address}))
+    with connected(str(tmp_path / "file.json")) as found:
+        assert found.scheduler.address == client.scheduler.address
+        assert dask.base.get_scheduler().__self__ is found
+
+
 # -- a client that never reached its scheduler -------------------------------------------------------------------------
 
 
 def test_a_client_that_cannot_encrypt_is_left_in_force_neither_by_us_nor_without_a_word():
     """Dask leaves such a client in force: a compute of ours says so, where it is the user's."""
-    with pytest.raises(nlis.ClusterError, match=r"no scheduler answers.*set distributed\.comm\.tls\.ca-file"):
+    with pytest.raises(
+        nlis.ClusterError, match=r"encrypts, but this process has no certificate; set distributed\.comm\.tls\.ca"
+    ):
         _connected("127.0.0.1:9", scheme="tls").__enter__()
+    with (
+        dask.config.set({"distributed.comm.require-encryption": True}),
+        pytest.raises(nlis.ClusterError, match=r"does not encrypt, but .* is set; give an address of tls://"),
+    ):
+        _connected("127.0.0.1:9").__enter__()
     assert dask.base.get_scheduler() is None
     with pytest.raises(TypeError, match="ssl_context") as caught:
         Client("tls://127.0.0.1:9", timeout="1s")

@@ -184,7 +184,12 @@ def test_a_job_over_encrypted_hosts_survives_a_link_that_is_cut_with_the_same_by
             )  # fmt: skip
             assert bare.returncode == 1
             (line,) = bare.stderr.splitlines()
-            assert line.startswith(f"dask-nlis: ClusterError: no scheduler answers at {address!r} (")
+            said = (
+                f"scheduler={address!r} encrypts, but"
+                if address == scheduler
+                else f"no scheduler answers at {address!r}"
+            )
+            assert line.startswith(f"dask-nlis: ClusterError: {said}")
 
         rows = ActingRows(tmp_path / "marks", "slow", n=n_rows)
         job = hosts.start(stack, "client", "-c", JOB, scheduler, tmp_path / "marks", n_rows, environment=environment)
