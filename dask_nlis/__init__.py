@@ -81,7 +81,15 @@ from dask_nlis.losses import (
     SquaredError,
 )
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix, tangent_matrix
-from dask_nlis.models import DeepReluNetwork, Homogeneous, Linear, Numerical, ReluNetwork, SingleIndex
+from dask_nlis.models import (
+    DeepReluNetwork,
+    Homogeneous,
+    Linear,
+    MultilayerPerceptron,
+    Numerical,
+    ReluNetwork,
+    SingleIndex,
+)
 from dask_nlis.monitor import monitor
 from dask_nlis.pipeline import Run, extend, open_run, pilot, plan, run
 from dask_nlis.planner import Plan
@@ -153,6 +161,7 @@ __all__ = [
     "MemoryLimitError",
     "MissingDataError",
     "MissingDataWarning",
+    "MultilayerPerceptron",
     "NlisError",
     "NlisWarning",
     "NonFiniteError",

@@ -50,14 +50,16 @@ from dask_nlis.models import (
     Homogeneous,
     Linear,
     Model,
+    MultilayerPerceptron,
     Numerical,
     ReluNetwork,
     SingleIndex,
     is_adjoint,
     is_index,
+    is_layered,
 )
 from dask_nlis.nouns import from_dict, noun, to_dict
-from dask_nlis.rays import Ray, along_ray
+from dask_nlis.rays import Ray, RayNorms, along_ray, norms_along_ray
 
 Array = Any
 
@@ -69,7 +71,7 @@ class Problem:
     Parameters
     ----------
     model : Model
-        `Linear`, `SingleIndex`, `ReluNetwork`, `DeepReluNetwork`, `Homogeneous` or `Numerical`.
+        `Linear`, `SingleIndex`, `ReluNetwork`, `DeepReluNetwork`, `MultilayerPerceptron`, `Homogeneous` or `Numerical`.
     loss : Loss, default SquaredError()
         Per-row loss; the objective is its weighted sum over rows. `LogisticLoss` and `PoissonDeviance` have their
         link inside and go with models whose activation is `Identity()`.
@@ -81,7 +83,7 @@ class Problem:
     InputTypeError
         If an argument is not of its kind (a class instead of an instance, say).
     InputError
-        If the loss takes the linear predictor and the model has an activation.
+        If the loss takes the linear predictor and the model has an activation, or the model has several outputs.
 
     Examples
     --------
@@ -104,6 +106,11 @@ class Problem:
                 isinstance(value, type) or not callable(getattr(value, method, None))
             ):
                 raise InputTypeError(f"Problem {name}={value!r} is no {name}; give one such as {example}")
+        if self.model.n_outputs != 1:
+            raise InputError(
+                f"Problem model has n_outputs={self.model.n_outputs!r}, and losses take one number a row; give a model of "
+                "one output, or a problem for each"
+            )
         activation = _activation(self.model)
         if self.loss.takes == "linear predictor" and not isinstance(activation, Identity):
             raise InputError(
@@ -160,6 +167,7 @@ _KNOWN: dict[str, type] = {
         SingleIndex,
         ReluNetwork,
         DeepReluNetwork,
+        MultilayerPerceptron,
         Identity,
         Logistic,
         Tanh,
@@ -300,6 +308,14 @@ def dual_ray(problem: Problem, theta: Array, x: Array, y: Array | None) -> Ray:
     found = along_ray(problem.model, problem.loss, theta, x, y)
     last = at_zero(problem, y, x)[:, None]
     return found._replace(rows=array_namespace(x).concat([found.rows, last], axis=1))
+
+
+def dual_ray_norms(problem: Problem, theta: Array, x: Array, y: Array | None) -> RayNorms:
+    """Squared norms of the rows of `dual_ray` of a model made of layers, without forming them."""
+    assert is_layered(problem.model)
+    found = norms_along_ray(problem.model, problem.loss, theta, x, y)
+    last = at_zero(problem, y, x)
+    return found._replace(norms=found.norms + last * last)
 
 
 def tangent_rows(problem: Problem, theta: Array, x: Array, y: Array, out: np.ndarray | None = None) -> Array:

@@ -10,6 +10,7 @@ from dask_nlis import (
     Identity,
     LeakyRelu,
     Logistic,
+    MultilayerPerceptron,
     Numerical,
     ReluNetwork,
     SquaredRelu,
@@ -52,6 +53,9 @@ NETS: dict[str, Any] = {
     "deep relu net, two layers": DeepReluNetwork((5,), Logistic()),
     "deep relu net, identity": DeepReluNetwork((4, 3)),  # every loss
     "deep relu net, four layers": DeepReluNetwork((4, 3, 3), Tanh()),  # degree 4
+    "perceptron, two layers": MultilayerPerceptron((4, 3)),
+    "perceptron, three layers": MultilayerPerceptron((3, 3, 2), unit=LeakyRelu(0.1)),
+    "perceptron, tanh": MultilayerPerceptron((4,), unit=Tanh()),
     "user's cubic index": Homogeneous(cubed, cubed_gradient, 3, D, Tanh()),
     "user's wave": Numerical(wave, wave_gradient, D + 1),  # not homogeneous
 }

@@ -66,6 +66,10 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Ball": (nlis.Ball, {"radius": 3.0, "center": np.zeros(4)}),
     "Box": (nlis.Box, {"lower": np.zeros(4), "upper": np.ones(4)}),
     "CustomLoss": (nlis.CustomLoss, {"value": half_square, "derivative": residual, "curvature": ones}),
+    "MultilayerPerceptron": (
+        nlis.MultilayerPerceptron,
+        {"widths": (2, 2), "activation": nlis.Tanh(), "unit": nlis.Relu(), "bias": True, "n_outputs": 1},
+    ),
     "DeepReluNetwork": (nlis.DeepReluNetwork, {"widths": (2, 2), "activation": nlis.Tanh()}),
     "Factor.merge": (FACTOR.merge, {"other": nlis.factorize(nlis.dual_matrix(PROBLEM, X[:9], Y[:9], theta=THETA))}),
     "Factor.outside": (FACTOR.outside, {"A": A}),

@@ -91,11 +91,15 @@ def test_leverage_is_that_of_the_dense_svd_and_row_weights_are_repetitions(net, 
     np.testing.assert_allclose(weighted, np.bincount(owner, repeated, minlength=len(x)), atol=10 * tolerance)
 
 
+#: No row has the corner of its loss on the ray.
+LUCKY = {("phi on each unit", "huber"), ("perceptron, tanh", "huber")}
+
+
 @pytest.mark.parametrize(("net", "loss"), [pair for pair in ALL if pair not in PAIRS])
 def test_what_the_integral_does_not_reach_is_refused_with_its_residual(net, loss, rng):
     problem, theta, x, y, _, _ = made(net, loss, "equal to f", rng)
     A = nlis.dual_matrix(problem, x, y, theta=theta)
-    if (net, loss) == ("phi on each unit", "huber"):  # no row has its corner on the ray
+    if (net, loss) in LUCKY:
         assert nlis.factorize(A).identity_residual <= 1e-6
         return
     with pytest.raises((nlis.IdentityResidualError, nlis.ZeroLossSingularityError)) as e:

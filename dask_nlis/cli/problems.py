@@ -27,7 +27,7 @@ def _table(*classes: type) -> dict[str, type]:
     return {_kebab(cls.__name__): cls for cls in classes}
 
 
-MODELS = _table(nlis.Linear, nlis.SingleIndex, nlis.ReluNetwork, nlis.DeepReluNetwork)
+MODELS = _table(nlis.Linear, nlis.SingleIndex, nlis.ReluNetwork, nlis.DeepReluNetwork, nlis.MultilayerPerceptron)
 ACTIVATIONS = _table(
     nlis.Arctan, nlis.Cos, nlis.Elu, nlis.Exp, nlis.Gelu, nlis.Identity, nlis.LeakyRelu, nlis.Logistic, nlis.Probit,
     nlis.Relu, nlis.Sin, nlis.Softplus, nlis.SquaredRelu, nlis.Swish, nlis.Tanh,

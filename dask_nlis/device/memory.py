@@ -16,8 +16,9 @@ Array = Any
 #: Bytes of float64 rows worked on at a time: fits a core's cache; a GPU wants larger pieces.
 _SUB_BLOCK_BYTES = {"cpu": 2**20, "cuda": 2**26}
 
-#: Rows below which a product with a p x p matrix is bound by reading that matrix.
-_FEWEST_ROWS = 256
+#: Rows below which a product with a p x p matrix is bound by reading that matrix; and the bytes of rows, too wide for
+#: any such matrix, above which there are fewer.
+_FEWEST_ROWS, _LARGEST_BYTES = 256, 2**28
 
 #: Share of the free memory of a GPU that a block takes (tasks of one process beside each other take theirs of the rest),
 #: and the share of all its memory that the work on one sub-block takes at most.
@@ -31,8 +32,9 @@ _MOST, _MOST_BYTES, _IDLE = 32, 2**30, 16
 
 
 def sub_block_rows(kind: str, p: int, *, reducing: bool = False) -> int:
-    """Rows worked on at a time, for p float64 columns: cache sized, at least 2p where they are reduced to p x p."""
-    return max(2 * p if reducing else _FEWEST_ROWS, _SUB_BLOCK_BYTES[kind] // (8 * max(p, 1)))
+    """Rows worked on at a time, for p float64 columns: cache sized, at least 2p where they are reduced to p x p; 256 MB at most where not."""
+    fewest = 2 * p if reducing else max(1, min(_FEWEST_ROWS, _LARGEST_BYTES // (8 * max(p, 1))))
+    return max(fewest, _SUB_BLOCK_BYTES[kind] // (8 * max(p, 1)))
 
 
 class Memory(NamedTuple):

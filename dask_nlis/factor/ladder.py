@@ -98,7 +98,10 @@ def factorize_together(matrices: Sequence[TallMatrix], saved: Checkpoints = NOWH
 
 def _check_width(p: int) -> None:
     if 8 * p * p > _LARGEST_FACTOR_BYTES:
-        raise InputError(f"p={p:,} columns need a factor of {8 * p * p:,} bytes; use fewer parameters or norm_scores")
+        raise InputError(
+            f"p={p:,} columns need a factor of {8 * p * p:,} bytes, above {_LARGEST_FACTOR_BYTES:,}; use norm_scores, or "
+            "fewer parameters (those of the last layer, by wrt= of from_torch)"
+        )
 
 
 def _factor(matrix: TallMatrix, found: Found) -> Factor:

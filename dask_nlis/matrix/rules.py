@@ -8,10 +8,10 @@ import numpy as np
 from dask_nlis import problem as problems
 from dask_nlis.device import like
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.models import Numerical
+from dask_nlis.models import Numerical, is_layered
 from dask_nlis.nouns import noun
 from dask_nlis.problem import Problem
-from dask_nlis.rays import Ray
+from dask_nlis.rays import Ray, RayNorms
 
 Array = Any
 
@@ -107,6 +107,15 @@ class Dual:
     def ray(self, x: Array, y: Array | None) -> Ray:
         """Rows by quadrature, with the nodes and the identity residual: `dask_nlis.problem.dual_ray`."""
         return problems.dual_ray(self.problem, self._theta_like(x), x, y)
+
+    def ray_norms(self, x: Array, y: Array | None) -> RayNorms:
+        """Squared norms of those rows where the model is made of layers: `dask_nlis.problem.dual_ray_norms`."""
+        return problems.dual_ray_norms(self.problem, self._theta_like(x), x, y)
+
+    @property
+    def layered(self) -> bool:
+        """Whether the model is made of layers, so that norms need no rows."""
+        return is_layered(self.problem.model)
 
     @property
     def tolerance(self) -> float:

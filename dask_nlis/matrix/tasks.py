@@ -116,11 +116,7 @@ def matrix_rows(leaf: Leaf, job: Job, room: np.ndarray | None = None) -> tuple[A
             rows = job.rule.rows(leaf.x, leaf.y, room)
         else:
             rows, nodes, residual = job.rule.ray(leaf.x, leaf.y)
-            known = xp.isfinite(residual)
-            # Where f(theta) or f(0) overflows the identity says nothing about the row.
-            rows = xp.where(known[:, None], rows, xp.nan * xp.ones_like(rows))
-            residual = xp.where(known, residual, xp.zeros_like(residual))
-            found = found._replace(nodes=nodes, residual=_checked(residual, leaf, job.rule.tolerance))
+            rows, found = _judged(rows, nodes, residual, leaf, job.rule.tolerance)
         rows = leaf.weighted(rows, own=room is not None and rows.base is room)
         wrong = spoiled(job.rule, leaf.x, leaf.y, rows)
     if wrong is None:
@@ -128,6 +124,17 @@ def matrix_rows(leaf: Leaf, job: Job, room: np.ndarray | None = None) -> tuple[A
     first, count = int(xp.argmax(xp.astype(wrong.rows, xp.int8))), int(xp.count_nonzero(wrong.rows))
     found = found.plus(Finding(count, leaf.row + first, ROW, fault=(wrong.by, "")))
     return xp.where(wrong.rows[:, None], xp.zeros_like(rows), rows), found  # reported once
+
+
+@metered("adjoint")
+def row_norms(leaf: Leaf, job: Job) -> Array:
+    """Squared norms of the rows of the matrix for a leaf, times the row weights, (m,), without forming the rows."""
+    with naming_rows(leaf):
+        if not isinstance(job.rule, Dual) or job.rule.exact(leaf.y is not None):
+            return leaf.weighted(job.rule.squared_norms(leaf.x, leaf.y, leaf.lengths), 2)
+        norms, nodes, residual = job.rule.ray_norms(leaf.x, leaf.y)
+        norms, _ = _judged(norms, nodes, residual, leaf, job.rule.tolerance)
+        return leaf.weighted(norms, 2)
 
 
 @metered("adjoint")
@@ -149,6 +156,15 @@ def naming_rows(leaf: Leaf) -> Iterator[None]:
         if error.row is None:
             raise
         raise InputError(f"row {leaf.row + error.row}: {error}") from error
+
+
+def _judged(values: Array, nodes: int, residual: Array, leaf: Leaf, tolerance: float) -> tuple[Array, Finding]:
+    """Rows or norms by quadrature, NaN where f(theta) or f(0) overflows: there the identity says nothing about them."""
+    xp = array_namespace(values)
+    known = xp.isfinite(residual)
+    kept = xp.where(known if values.ndim == 1 else known[:, None], values, xp.nan * xp.ones_like(values))
+    residual = xp.where(known, residual, xp.zeros_like(residual))
+    return kept, leaf.finding._replace(nodes=nodes, residual=_checked(residual, leaf, tolerance))
 
 
 def _checked(residual: Array, leaf: Leaf, tolerance: float) -> float:

@@ -1,8 +1,10 @@
 """What is predicted, and whether its adjoint has a closed form."""
 
 from dask_nlis.models.deep_relu import DeepReluNetwork
+from dask_nlis.models.kinds import has_rectifiers, slopes_only
 from dask_nlis.models.linear import Linear
-from dask_nlis.models.protocol import IndexModel, Model, is_adjoint, is_index
+from dask_nlis.models.perceptron import MultilayerPerceptron
+from dask_nlis.models.protocol import IndexModel, LayeredModel, Model, is_adjoint, is_index, is_layered
 from dask_nlis.models.relu_network import ReluNetwork
 from dask_nlis.models.single_index import SingleIndex
 from dask_nlis.models.user import Homogeneous, Numerical
@@ -11,11 +13,16 @@ __all__ = [
     "DeepReluNetwork",
     "Homogeneous",
     "IndexModel",
+    "LayeredModel",
     "Linear",
     "Model",
+    "MultilayerPerceptron",
     "Numerical",
     "ReluNetwork",
     "SingleIndex",
+    "has_rectifiers",
     "is_adjoint",
     "is_index",
+    "is_layered",
+    "slopes_only",
 ]

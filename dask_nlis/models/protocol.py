@@ -1,7 +1,8 @@
 """The interfaces of a model, from the general one to those with a closed form.
 
 A closed form of the adjoint needs one scalar function of one homogeneous index ("index"), or a loss whose root is
-linear in a prediction that has one ("adjoint"); everything else is integrated along the ray ("ray").
+linear in a prediction that has one ("adjoint"); everything else is integrated along the ray, between kinks where the
+model is made of layers ("layers"), from its gradient alone otherwise ("ray").
 """
 
 from collections.abc import Sequence
@@ -10,9 +11,10 @@ from typing import Any, Literal, Protocol, TypeGuard
 import numpy as np
 
 from dask_nlis.activations import Activation
+from dask_nlis.kernels.stack import Layer
 
 Array = Any
-Form = Literal["index", "adjoint", "ray"]
+Form = Literal["index", "adjoint", "layers", "ray"]
 
 
 class Model(Protocol):
@@ -20,7 +22,7 @@ class Model(Protocol):
 
     @property
     def form(self) -> Form:
-        """How the adjoint is computed: "index", "adjoint" or "ray"."""
+        """How the adjoint is computed: "index", "adjoint", "layers" or "ray"."""
 
     @property
     def n_outputs(self) -> int:
@@ -91,6 +93,23 @@ class AdjointModel(Model, Protocol):
         """Squared norms of those rows, shape (m,), without forming them; `lengths` as in `index_and_norms`."""
 
 
+class LayeredModel(Model, Protocol):
+    """A prediction made of affine layers with a function of each number between them (`dask_nlis.kernels.stack`)."""
+
+    @property
+    def nodes(self) -> int | None:
+        """Nodes a piece that make the integral of the gradient along the ray exact; None where none do."""
+
+    def signal_width(self, d: int) -> int:
+        """Numbers that a row of d features is in all layers."""
+
+    def layers(self, theta: Array, x: Array) -> list[Layer]:
+        """The layers at theta, in the namespace of x."""
+
+    def shaped(self, x: Array) -> Array:
+        """Rows (m, d) as the first layer takes them, (m, *in)."""
+
+
 def is_index(model: Model) -> TypeGuard[IndexModel]:
     """Whether the model is one activation of one homogeneous index."""
     return model.form == "index"
@@ -99,3 +118,8 @@ def is_index(model: Model) -> TypeGuard[IndexModel]:
 def is_adjoint(model: Model) -> TypeGuard[AdjointModel]:
     """Whether the model's prediction has a closed-form adjoint."""
     return model.form == "adjoint"
+
+
+def is_layered(model: Model) -> TypeGuard[LayeredModel]:
+    """Whether the model's prediction is made of layers."""
+    return model.form == "layers"

@@ -6,7 +6,7 @@ import numpy as np
 
 from dask_nlis.constraints.quadratic import unit_diagonal
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.models import DeepReluNetwork, ReluNetwork
+from dask_nlis.models import has_rectifiers
 from dask_nlis.refit.design import scatter
 from dask_nlis.refit.objective import Objective
 from dask_nlis.sample import Sample
@@ -97,7 +97,7 @@ def _reason(objective: Objective, ok: bool, active: tuple[str, ...]) -> str:
         return "the fit is not ok"
     if active:
         return f"a constraint is active ({active[0]})"
-    if isinstance(objective.problem.model, ReluNetwork | DeepReluNetwork) and not np.any(objective.ridge):
+    if has_rectifiers(objective.problem.model) and not np.any(objective.ridge):
         return "the optimum is not unique (units of a network can be rescaled against their outputs; a ridge decides)"
     return ""
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_nlis.constraints import Constraint, piece, smallest_step
-from dask_nlis.models import Linear, Model, ReluNetwork, SingleIndex
 from dask_nlis.nouns import items, noun
 from dask_nlis.problem import Problem
 
@@ -86,19 +85,6 @@ def on_piece(objective: Objective, theta: Vector) -> Objective:
     constraint = objective.problem.constraint
     part = piece(constraint, theta)
     return objective if part is constraint else within(objective, part)
-
-
-def slopes_only(model: Model, d: int) -> np.ndarray:
-    """1 for each entry of theta that a ridge shrinks, 0 for an intercept or the bias of a unit, (p,).
-
-    A user's model has no intercept that we could know of: all of its entries are shrunk.
-    """
-    shrunk = np.ones(model.n_parameters(d))
-    if isinstance(model, Linear | SingleIndex) and model.intercept:
-        shrunk[-1] = 0.0
-    if isinstance(model, ReluNetwork) and model.hidden_bias:
-        shrunk[model.unpack(np.arange(len(shrunk)))["b"][:, -1]] = 0.0
-    return shrunk
 
 
 def best_step(constraint: Constraint | None, local: Local, theta: Vector) -> tuple[Vector, float]:

@@ -11,12 +11,12 @@ from dask_nlis.errors import ConvergenceWarning, InputError, InputTypeError, Non
 from dask_nlis.intake import default_names, in_memory
 from dask_nlis.kernels.numbers import as_float, is_number
 from dask_nlis.losses import AbsoluteError, Loss
-from dask_nlis.models import DeepReluNetwork, Linear, ReluNetwork, SingleIndex
+from dask_nlis.models import Linear, SingleIndex, has_rectifiers, slopes_only
 from dask_nlis.problem import Problem, check_theta, set_for
 from dask_nlis.refit.covariance import spread
 from dask_nlis.refit.fit import Fit
 from dask_nlis.refit.least_absolute import last_width, least_absolute, smoothed
-from dask_nlis.refit.objective import Objective, best_step, on_piece, slopes_only, within
+from dask_nlis.refit.objective import Objective, best_step, on_piece, within
 from dask_nlis.refit.solvers import gauss_newton, project, spectral_projected_gradient
 from dask_nlis.sample import Sample
 
@@ -308,7 +308,7 @@ def _checked(
     if not np.isfinite(stationarity):
         reasons.append("theta, its loss or its gradient is not finite")
     elif stationarity > STATIONARY:
-        kink = isinstance(problem.model, ReluNetwork | DeepReluNetwork)
+        kink = has_rectifiers(problem.model)
         reasons.append(
             f"not stationary: a further decrease of {stationarity:.1e} of the loss is in sight"
             + (", unless this is a minimum in a kink, where a unit changes side and no slope vanishes" if kink else "")

@@ -18,8 +18,8 @@ from dask_nlis.matrix import Dual, Finding, Job, Leaf, TallMatrix, as_matrix, ch
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered
-from dask_nlis.matrix.tasks import check_slopes, matrix_rows, naming_rows
-from dask_nlis.models import DeepReluNetwork, ReluNetwork
+from dask_nlis.matrix.tasks import check_slopes, matrix_rows, row_norms
+from dask_nlis.models import DeepReluNetwork, ReluNetwork, is_layered
 from dask_nlis.scores.scorer import Scorer, lazy_scores
 
 Array = Any
@@ -101,23 +101,24 @@ def norm_block(
     gathered = Gathered(device, (len(x),))
     found = Finding()
     vanished = 0.0  # largest entry of a row whose squared norm is not a normal number
-    closed = not log2_scale and job.rule.exact(y is not None)
+    layered = isinstance(job.rule, Dual) and job.rule.layered
+    closed = not log2_scale and (layered or job.rule.exact(y is not None))
     half = -log2_scale // 2  # in two steps, since 2^1028 is no float64
     model = job.rule.problem.model if closed and isinstance(job.rule, Dual) else None
     # Half the width is twice the rows at a time, and half the overhead: nothing as large as x is made of x.
     width = model.layer_width(len(job.names)) // 2 if isinstance(model, ReluNetwork | DeepReluNetwork) else None
+    width = model.signal_width(len(job.names)) if model is not None and is_layered(model) else width
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device, width=width, lengths=closed):
             found = found.plus(leaf.finding)
             if start == 0 and leaf.place.start == 0:
-                first = np.arange(min(leaf.x.shape[0], max(_FEWEST_ROWS, 2**20 // (8 * job.n_matrix_columns))))
+                first = np.arange(min(leaf.x.shape[0], _first_rows(job.n_matrix_columns)))
                 _warn_of_scale(next(_formed(leaf, first, job, device))[1], job, y is not None)
             if not leaf.counts:
                 gathered.add(leaf.place, array_namespace(leaf.x).zeros(leaf.x.shape[0], dtype=leaf.x.dtype))
                 continue
             if closed:
-                with naming_rows(leaf):
-                    norms = leaf.weighted(job.rule.squared_norms(leaf.x, leaf.y, leaf.lengths), 2)
+                norms = row_norms(leaf, job)
             else:
                 norms = squared_row_norms(matrix_rows(leaf, job)[0] * 2.0**half * 2.0 ** (-log2_scale - half))
             xp = array_namespace(norms)
@@ -145,6 +146,11 @@ def norm_block(
             f"give log2_scale={int(np.frexp(vanished)[1])}"
         )
     return out
+
+
+def _first_rows(p: int) -> int:
+    """Rows that are formed to look at the scale of p columns: a megabyte, 32 where that is less, at most 32 MB."""
+    return max(1, min(max(_FEWEST_ROWS, 2**20 // (8 * p)), 2**25 // (8 * p)))
 
 
 def _formed(leaf: Leaf, wanted: np.ndarray, job: Job, device: Device) -> Iterator[tuple[np.ndarray, Array, Finding]]:
