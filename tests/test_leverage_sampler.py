@@ -230,6 +230,9 @@ def test_dask_arrays_stay_lazy_and_give_the_rows_of_numpy(X, z, rng):
     np.testing.assert_allclose(fitted.sample_weight_, expected.sample_weight_, rtol=1e-9)
     np.testing.assert_allclose(fitted.estimator_.coef_, expected.estimator_.coef_, rtol=1e-9)
     assert fitted.n_features_in_ == D
+    beside = Sampler(INDEX, **given).fit(da.from_array(X, 70), z.tolist(), sample_weight=v.tolist())
+    np.testing.assert_array_equal(beside.sample_weight_, fitted.sample_weight_)
+    np.testing.assert_array_equal(beside.estimator_.coef_, fitted.estimator_.coef_)
     X_s, y_s = Sampler(INDEX, size=150, random_state=2).fit_resample(da.from_array(X, 70), z)
     np.testing.assert_array_equal(X_s, X[Sampler(INDEX, size=150, random_state=2).fit(X, z).sample_indices_])
     assert type(X_s) is type(y_s) is np.ndarray

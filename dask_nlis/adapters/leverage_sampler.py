@@ -16,6 +16,7 @@ from dask_nlis import phase
 from dask_nlis.adapters.by_leverage import Asked, Given, drawn_by_leverage
 from dask_nlis.adapters.problem_for import problem_for
 from dask_nlis.errors import NlisWarning
+from dask_nlis.kernels.numbers import is_lazy
 from dask_nlis.problem import Problem
 from dask_nlis.refit import row_weights, weighted
 from dask_nlis.sample import Sample
@@ -256,7 +257,10 @@ class NonlinearLeverageSampler(BaseEstimator):
         """X, y and row weights as they are scored; blocks of Dask arrays are checked by the task that reads them."""
         if isinstance(X, da.Array):
             _forget(self, "feature_names_in_")
-            return X, y, sample_weight
+            labels, weights = (
+                each if each is None or is_lazy(each) else np.asarray(each) for each in (y, sample_weight)
+            )
+            return X, labels, weights
         if y is None:
             x, labels = validate_data(self, X, y), None
         else:
