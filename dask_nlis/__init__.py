@@ -3,6 +3,9 @@
 Five words: matrix -> scores -> draw -> take -> refit; `run` does them as one job.
 """
 
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
 from dask_nlis import cluster, datasets
 from dask_nlis.activations import (
     Arctan,
@@ -117,6 +120,9 @@ from dask_nlis.theory import (
     sample_size,
 )
 
+if TYPE_CHECKING:
+    from dask_nlis.adapters.leverage_sampler import NonlinearLeverageSampler
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -165,6 +171,7 @@ __all__ = [
     "NlisError",
     "NlisWarning",
     "NonFiniteError",
+    "NonlinearLeverageSampler",
     "NotHomogeneousError",
     "NotWritableError",
     "Numerical",
@@ -241,3 +248,21 @@ __all__ = [
     "top_rows",
     "total_loss",
 ]
+
+if find_spec("sklearn") is None:  # nor would `from dask_nlis import *` find it
+    __all__.remove("NonlinearLeverageSampler")
+
+if not TYPE_CHECKING:  # a type checker knows the name from above, and no name besides
+
+    def __getattr__(name: str) -> type:
+        """The sampler on first use: it is a subclass of scikit-learn's, which is not imported before."""
+        if name != "NonlinearLeverageSampler":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            from dask_nlis.adapters.leverage_sampler import NonlinearLeverageSampler
+        except ImportError as cause:
+            raise ImportError(f"{name} needs scikit-learn; pip install 'dask-nlis[sklearn]'") from cause
+        return NonlinearLeverageSampler
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import dask
@@ -62,26 +62,42 @@ def run_on_cluster(
     waiting = iter(part.keys)
     key = next(waiting, None)
     try:
-        while key is not None:
-            _until_ready(client, pending, work.label, deadline)
-            future = value = next(pending)
-            if not hold:
-                future, value = value
-            if future.status in (
-                "error",
-                "cancelled",
-            ):  # others may be lost again by now, and are made anew where needed
-                _fail(future, work, client)
-            early[future.key] = value
-            advance(1)
-            while key in early:
-                collect(early.pop(key))
-                key = next(waiting, None)
+        with _thread_left_to_others():
+            while key is not None:
+                _until_ready(client, pending, work.label, deadline)
+                future = value = next(pending)
+                if not hold:
+                    future, value = value
+                if future.status in (
+                    "error",
+                    "cancelled",
+                ):  # others may be lost again by now, and are made anew where needed
+                    _fail(future, work, client)
+                early[future.key] = value
+                advance(1)
+                while key in early:
+                    collect(early.pop(key))
+                    key = next(waiting, None)
     except BaseException:  # also when the user interrupts
         _give_up(client, pending)
         raise
     if topic is not None:
         tally.add_events(event for _, event in _ask(client, lambda: client.get_events(topic), deadline))
+
+
+@contextmanager
+def _thread_left_to_others() -> Iterator[None]:
+    """Where this is called inside a task, leave its thread to the tasks it waits for, as a compute of Dask's does."""
+    try:
+        distributed.secede()
+        left = True
+    except Exception:  # no task, or one that has left its thread already
+        left = False
+    try:
+        yield
+    finally:
+        if left:
+            distributed.rejoin()
 
 
 def _fail(future: distributed.Future, work: Work, client: distributed.Client) -> NoReturn:

@@ -55,6 +55,11 @@ class Estimator:
         return {}
 
 
+def sampler_fitted(**given):
+    """An estimator keeps its arguments as they come and checks them in fit."""
+    return nlis.NonlinearLeverageSampler(**given).fit(X, np.where(Y > 0, 1, -1))
+
+
 _ROWS = {"problem": PROBLEM, "X": X, "y": Y, "sample_weight": Y**2, "missing": "raise", "device": "cpu"} | {
     "block_bytes": 10**6
 }
@@ -91,6 +96,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "LeakyRelu": (nlis.LeakyRelu, {"slope": 0.1}),
     "Linear": (nlis.Linear, {"intercept": True}),
     "LogisticLoss": (nlis.LogisticLoss, {"labels": (-1, 1)}),
+    "NonlinearLeverageSampler": (
+        sampler_fitted,
+        {"problem": PROBLEM, "size": 16, "scheme": "stratified", "mix": 0.1, "theta": THETA, "pilot_size": 20}
+        | {"min_per_group": 1, "estimator": Estimator(), "random_state": 0},
+    ),
     "Numerical": (nlis.Numerical, {"value": value, "gradient": gradient, "n_params": 4, "tolerance": 1e-6}),
     "Problem": (
         nlis.Problem,

@@ -265,6 +265,27 @@ def test_detection_prints_areas_and_fails_where_a_score_does_not_find_what_it_sh
     assert result.output.splitlines()[-1] == "blank by leverage: 0.000, NOT above 0.5"
 
 
+def test_sklearn_pipeline_prints_errors_by_three_ways_and_their_ratios():
+    pipelines = example("sklearn_pipeline")
+    arguments = ["--seeds", "2", "--size", "200", "--estimator", "logistic", "--estimator", "least squares"]
+    result = CliRunner().invoke(pipelines.main, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    table = [line.strip("│ ").split("│") for line in result.output.splitlines() if line.startswith("│")]
+    assert [cells[0].strip() for cells in table] == ["logistic", "least squares"]
+    assert "200 of 15,480 rows, 2 splits" in result.output
+    for name, cells in zip(("logistic", "least squares"), table, strict=True):
+        drawn, uniform, of_all = (float(cell.split()[0]) for cell in cells[2:])
+        said = re.search(
+            rf"^{name}: ([\d.]+) times \(at most ([\d.]+)\) .* by leverage, ([\d.]+) times", result.output, re.MULTILINE
+        )
+        ratio, most, by_chance = map(float, said.groups())
+        # Medians of ratios and ratios of medians of two splits, which differ by a little.
+        assert ratio == pytest.approx(drawn / of_all, rel=0.05)
+        assert 0.9 < ratio < 1.5
+        assert most >= ratio - 0.005
+        assert by_chance == pytest.approx(uniform / of_all, rel=0.05)
+
+
 def test_every_example_and_data_file_is_listed_in_the_readme():
     readme = (EXAMPLES / "README.md").read_text("utf-8")
     for script in EXAMPLES.rglob("*.py"):

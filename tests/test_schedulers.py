@@ -218,6 +218,23 @@ def test_a_cluster_without_workers_says_so_instead_of_waiting_for_ever():
         nlis.factorize(nlis.reference_matrix(PROBLEM, *pair()))
 
 
+def test_verbs_inside_a_task_leave_its_thread_to_the_tasks_they_wait_for(expected):
+    """As searches of scikit-learn have them that joblib runs on Dask; more of them than there are threads."""
+    with (
+        dask.config.set({"dask-nlis.timeout": 30}),  # where they waited for one another
+        cluster_of(n_workers=1, threads_per_worker=1, processes=False) as cluster,
+        Client(cluster) as client,
+    ):
+        found = client.gather([client.submit(_factor_inside, k, pure=False) for k in range(3)])
+        after = client.submit(sum, [1, 2]).result(timeout=30)
+    assert all(same_bits(r, expected["factor"].r) for r in found)
+    assert after == 3
+
+
+def _factor_inside(k):
+    return nlis.factorize(nlis.dual_matrix(PROBLEM, *pair(), theta=THETA)).r
+
+
 @pytest.mark.cluster
 def test_two_worker_processes_give_the_same_bits_and_show_the_phases_as_spans(tmp_path):
     group = zarr.open_group(tmp_path / "data", mode="w")

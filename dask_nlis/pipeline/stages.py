@@ -84,7 +84,7 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
     sample, taken = stage.sample, stage.scored.taken(stage.sample)
     why = _unfit(problem, taken)
     fit = None if why else rough(setting, 0, problem, sample, taken, reference.source.names)
-    if fit is None or not _serves(fit):
+    if fit is None or not serves(fit):
         why = why or f"the pilot fit is not ok: {fit.reasons[0] if fit is not None else ''}"
         scored, more = scored.ended(design.size)
         return Staged(scored, factor, (), None, counted(reads, "scores", more), None, why, reference)
@@ -121,7 +121,7 @@ def stages(reference: TallMatrix, setting: Setting, way: Way) -> Staged:
         earlier = (*earlier, stage._replace(scored=scored))
         del stage
         better = rough(setting, turn, problem, sample, taken, reference.source.names, fit.theta)
-        fit = better if _serves(better) else fit
+        fit = better if serves(better) else fit
     return Staged(scored, factors[0], earlier, pilot, reads, shares, "", dual)
 
 
@@ -196,7 +196,7 @@ def rough(
     return fit
 
 
-def _serves(fit: Fit) -> bool:
+def serves(fit: Fit) -> bool:
     """Whether rows may be scored at a fit: it is ok, or merely not stationary, as in a kink, where no slope vanishes."""
     constraint = set_for(fit.problem, len(fit.feature_names))
     inside = constraint is None or constraint.contains(fit.theta)

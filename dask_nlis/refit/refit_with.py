@@ -1,7 +1,7 @@
 """The verb refit_with: a scikit-learn estimator fitted on a weighted sample, weights routed to every step that takes them."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Set, Sized
+from collections.abc import Callable, Iterator, Mapping, Set, Sized
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -63,6 +63,11 @@ def refit_with(estimator: E, X: Any, y: Any, sample: Any) -> E:
     >>> fitted.coef_.round(6), round(float(fitted.intercept_), 6)
     (array([3.]), 1.0)
     """
+    return weighted(estimator)(X, y, sample)
+
+
+def weighted(estimator: E) -> Callable[[Any, Any, Any], E]:
+    """A copy of an estimator as the function (X, y, sample) -> fitted copy; raises where it takes no weights."""
     try:
         from sklearn import config_context
         from sklearn.base import clone
@@ -71,23 +76,29 @@ def refit_with(estimator: E, X: Any, y: Any, sample: Any) -> E:
     if isinstance(estimator, type) or not (_is_estimator(estimator) and hasattr(estimator, "get_params")):
         what = f"the class {estimator.__name__}" if isinstance(estimator, type) else type(estimator).__name__
         raise InputTypeError(f"estimator is {what}; give a scikit-learn estimator such as LogisticRegression()")
-    weights = _weights_of(sample, X, y)
-    fitted: Any = clone(estimator)
-    parts = list(_inside(fitted))
+    copied: Any = clone(estimator)
+    parts = list(_inside(copied))
+    routed: bool | None = None  # leaves the setting as it is
     if not parts:
-        if not _takes_weights(fitted):
-            raise _refusal(fitted, fitted)
-        return _returned(fitted, fitted.fit(X, y, sample_weight=weights))
-    with config_context(enable_metadata_routing=True):
-        routed = _routes(fitted)
-    with config_context(enable_metadata_routing=routed):
-        if not routed and not (_takes_weights(fitted) and all(map(_takes_weights, parts))):
-            # Without routing there is only fit(sample_weight=...), and what it hands on.
-            wrong = next((part for part in parts if not _takes_weights(part)), fitted)
-            raise _refusal(fitted, fitted if not _takes_weights(fitted) else wrong)
-        if routed:
-            _request(fitted, parts)
-        return _returned(fitted, fitted.fit(X, y, sample_weight=weights))
+        if not _takes_weights(copied):
+            raise _refusal(copied, copied)
+    else:
+        with config_context(enable_metadata_routing=True):
+            routed = _routes(copied)
+        with config_context(enable_metadata_routing=routed):
+            if not routed and not (_takes_weights(copied) and all(map(_takes_weights, parts))):
+                # Without routing there is only fit(sample_weight=...), and what it hands on.
+                wrong = next((part for part in parts if not _takes_weights(part)), copied)
+                raise _refusal(copied, copied if not _takes_weights(copied) else wrong)
+            if routed:
+                _request(copied, parts)
+
+    def fitted(X: Any, y: Any, sample: Any) -> E:
+        weights = _weights_of(sample, X, y)
+        with config_context(enable_metadata_routing=routed):
+            return _returned(copied, copied.fit(X, y, sample_weight=weights))
+
+    return fitted
 
 
 def _returned(fitted: Any, answer: Any) -> Any:
@@ -184,7 +195,7 @@ def _request(fitted: Any, parts: list[Any]) -> None:
             f"{', '.join(dict.fromkeys(without))} in {type(fitted).__name__} takes no sample_weight: what it learns "
             "from the rows counts each of them once",
             NlisWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -1,6 +1,6 @@
 """Scores -> Sample: the draw, its four schemes, groups of rows, and Poisson stages in one read."""
 
-from dask_nlis.sampling.arguments import SCHEMES, check_draw
+from dask_nlis.sampling.arguments import SCHEMES, check_draw, checked_seed
 from dask_nlis.sampling.beside import Stage, draw_beside
 from dask_nlis.sampling.fused import (
     Before,
@@ -23,6 +23,7 @@ __all__ = [
     "Summary",
     "check_draw",
     "check_enough",
+    "checked_seed",
     "draw",
     "draw_beside",
     "draw_held",
