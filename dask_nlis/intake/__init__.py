@@ -1,9 +1,10 @@
 """The one door for data: open, check, align, name; and give results back in the container that came."""
 
 from dask_nlis.intake.containers import Container, give_back
+from dask_nlis.intake.frames import LARGEST_INTEGER
 from dask_nlis.intake.names import column_names, default_names, name_columns, with_names
 from dask_nlis.intake.open_rows import open_rows
-from dask_nlis.intake.opened import LARGEST_INTEGER, Opened, in_memory, open_array
+from dask_nlis.intake.opened import Opened, in_memory, open_array
 from dask_nlis.intake.reader import Storage, stored_as
 from dask_nlis.intake.rows import Rows, take_in
 from dask_nlis.intake.score_files import (
