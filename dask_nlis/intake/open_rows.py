@@ -1,6 +1,7 @@
-"""Open X and y of a Zarr group or an HDF5 file by path or URL."""
+"""Open X and y of a Zarr group, an HDF5 file or a table by path or URL."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import dask.array as da
@@ -9,6 +10,7 @@ import zarr
 from dask_nlis.errors import InputTypeError
 from dask_nlis.intake.hdf5_files import is_hdf5, open_hdf5
 from dask_nlis.intake.names import name_columns
+from dask_nlis.intake.open_table import is_table, open_table
 from dask_nlis.intake.opened import check_allow_missing, check_block_bytes, from_storage
 from dask_nlis.intake.zarr_files import check_path, member, open_zarr
 
@@ -16,7 +18,7 @@ from dask_nlis.intake.zarr_files import check_path, member, open_zarr
 def open_rows(
     path: str | os.PathLike[str],
     *,
-    X: str,
+    X: str | Sequence[str] | None = None,
     y: str | None = None,
     block_bytes: int | None = None,
     allow_missing: bool | None = None,
@@ -84,6 +86,10 @@ def open_rows(
         raise InputTypeError(
             "path is an NPY file, which holds one array; give its path as X to the matrix functions or run"
         )
+    if is_table(text):
+        return open_table(text, X, y, size)
+    if not isinstance(X, str):
+        raise InputTypeError(f"X is {type(X).__name__}; give the name of an array (only tables have lists of columns)")
     if is_hdf5(text):
         return _pair(size, False, open_hdf5("X", text, X), None if y is None else open_hdf5("y", text, y))
     group = open_zarr("path", path)

@@ -20,6 +20,7 @@ from dask_nlis.intake.limits import check_blocks, check_header, row_bytes
 from dask_nlis.intake.links import check_inside
 from dask_nlis.intake.names import column_names
 from dask_nlis.intake.npy_files import FileArray, of_memmap, open_npy
+from dask_nlis.intake.parquet_footers import is_parquet
 from dask_nlis.intake.reader import Reader, write_unit
 from dask_nlis.intake.sizes import check_columns_known, with_sizes
 from dask_nlis.intake.zarr_files import (
@@ -138,6 +139,10 @@ def _at_path(argument: str, path: str | os.PathLike[str]) -> Any:
     text = check_path(argument, path)
     if text.lower().endswith(".npy") and "://" not in text:
         return open_npy(argument, text)
+    if is_parquet(text):
+        raise InputError(
+            f"{argument}={text.partition('?')[0][-80:]!r} is a table; open it with dask_nlis.open_rows(path, X=[names], y=name)"
+        )
     if is_hdf5(text):
         raise InputError(
             f"{argument} is an HDF5 file; name one of its arrays: {list_hdf5(argument, text)} (see dask_nlis.open_rows)"
