@@ -6,9 +6,11 @@ from typing import Any
 import dask.array as da
 
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.intake.csv_files import check_plain, is_csv, pandas_for, parts_of as csv_parts, try_rows
+from dask_nlis.intake.csv_scan import Scanned, read_header, scan_csv
 from dask_nlis.intake.limits import check_blocks
 from dask_nlis.intake.names import name_columns
-from dask_nlis.intake.parquet_files import ParquetTable, part_of
+from dask_nlis.intake.parquet_files import parts_of
 from dask_nlis.intake.parquet_footers import Footers, check_numbers, check_there, is_parquet, read_footers, short
 from dask_nlis.intake.reader import Storage
 from dask_nlis.intake.table_blocks import in_parts
@@ -19,30 +21,61 @@ _MOST_BLOCKS = 16
 
 def is_table(path: str) -> bool:
     """Whether a path is a table of named columns."""
-    return is_parquet(path)
+    return is_csv(path) or is_parquet(path)
 
 
 def columns_of(path: str) -> tuple[str, ...]:
     """Names of the columns of a table."""
+    if is_csv(path):
+        check_plain("path", path)
+        return read_header("path", path).names
     return read_footers("path", path).names
 
 
 def open_table(path: str, X: Any, y: Any, block_bytes: int) -> tuple[da.Array, da.Array | None]:
-    """Open columns of a table lazily as X (n, d) and y (n,), or None without y; reads footers alone."""
+    """Open columns of a table lazily as X (n, d) and y (n,), or None without y.
+
+    Of Parquet files footers alone are read; a CSV file is read once, to find where its rows begin.
+    """
+    open_it = _open_csv if is_csv(path) else _open_parquet
+    return open_it(path, X, y, block_bytes)
+
+
+def _open_parquet(path: str, X: Any, y: Any, block_bytes: int) -> tuple[da.Array, da.Array | None]:
     found = read_footers("path", path)
-    if y is not None:
-        check_there("y", y, found.names, path)
     wanted = chosen(X, y, found.names, path)
     check_numbers("X", found, path, wanted)
     if y is not None:
         check_numbers("y", found, path, (y,))
-    groups = _grouped(found, 8 * len(wanted), block_bytes)
-    x = name_columns(_array("X", path, found, wanted, False, groups), wanted)
-    return x, None if y is None else _array("y", path, found, (y,), True, groups)
+    cuts = _cuts(found, 8 * len(wanted), block_bytes)
+    check_blocks("X", (len(cuts) - 1,), 1, block_bytes)
+    x = name_columns(_of_groups("X", path, found, wanted, False, cuts), wanted)
+    return x, None if y is None else _of_groups("y", path, found, (y,), True, cuts)
+
+
+def _open_csv(path: str, X: Any, y: Any, block_bytes: int) -> tuple[da.Array, da.Array | None]:
+    check_plain("path", path)
+    pandas_for("path", path)
+    wanted = chosen(X, y, read_header("path", path).names, path)
+    found = scan_csv("path", path, max(1, block_bytes // (8 * len(wanted))), block_bytes)
+    check_blocks("X", (len(found.stretches),), 1, block_bytes)
+    x = name_columns(_of_stretches("X", path, found, wanted, False), wanted)
+    return x, None if y is None else _of_stretches("y", path, found, (y,), True)
+
+
+def _of_stretches(argument: str, path: str, found: Scanned, columns: tuple[str, ...], flat: bool) -> da.Array:
+    parts = csv_parts(found, columns, flat)
+    if found.stretches:
+        try_rows(argument, parts[0])
+    rows = [each.rows for each in found.stretches] or [0]
+    text = max((each.end - each.begin for each in found.stretches), default=1)
+    return in_parts(f"{argument}={short(path)}", parts, rows, Storage(text, max(1, *rows), True, False))
 
 
 def chosen(X: Any, y: str | None, names: Sequence[str], path: str) -> tuple[str, ...]:
     """Names of the columns of X: those given, one or several, or all but y."""
+    if y is not None:
+        check_there("y", y, names, path)
     if X is None:
         wanted = tuple(name for name in names if name != y)
         if not wanted:
@@ -62,18 +95,17 @@ def chosen(X: Any, y: str | None, names: Sequence[str], path: str) -> tuple[str,
     return given
 
 
-def _grouped(found: Footers, row_bytes: int, block_bytes: int) -> list[tuple[int, int, int]]:
-    """Blocks of whole row groups near `block_bytes`: the first group, the one behind the last, and the rows."""
+def _cuts(found: Footers, row_bytes: int, block_bytes: int) -> list[int]:
+    """Numbers of the row groups that blocks of whole row groups near `block_bytes` begin with, and of all row groups."""
     rows = [each for file in found.rows for each in file]
     check_groups(rows, row_bytes, block_bytes)
-    blocks: list[tuple[int, int, int]] = []
+    cuts, held = [0], 0
     for k, each in enumerate(rows):
-        if blocks and (blocks[-1][2] + each) * row_bytes <= block_bytes:
-            blocks[-1] = (blocks[-1][0], k + 1, blocks[-1][2] + each)
-        else:
-            blocks.append((k, k + 1, each))
-    check_blocks("X", (found.n_rows,), max((each[2] for each in blocks), default=1), block_bytes)
-    return blocks or [(0, 0, 0)]
+        if held and (held + each) * row_bytes > block_bytes:
+            cuts.append(k)
+            held = 0
+        held += each
+    return [*cuts, len(rows)]
 
 
 def check_groups(rows: Sequence[int], row_bytes: int, block_bytes: int) -> None:
@@ -86,16 +118,11 @@ def check_groups(rows: Sequence[int], row_bytes: int, block_bytes: int) -> None:
         )
 
 
-def _array(
-    argument: str,
-    path: str,
-    found: Footers,
-    columns: tuple[str, ...],
-    flat: bool,
-    groups: Sequence[tuple[int, int, int]],
+def _of_groups(
+    argument: str, path: str, found: Footers, columns: tuple[str, ...], flat: bool, cuts: Sequence[int]
 ) -> da.Array:
-    whole = ParquetTable(columns, flat, found.n_rows, 0, (), found.stamp, found.token)
-    parts = [part_of(whole, found, first, last) for first, last, _ in groups]
+    parts = parts_of(found, columns, flat, cuts)
     largest = max((rows for file in found.rows for rows in file), default=1)
     storage = Storage(8 * len(columns) * largest, max(1, largest), True, False)
-    return in_parts(f"{argument}={short(path)}", parts, [rows for _, _, rows in groups], storage)
+    rows = [sum(sum(piece.rows) for piece in part.pieces) for part in parts]
+    return in_parts(f"{argument}={short(path)}", parts, rows, storage)

@@ -4,6 +4,8 @@ What travels to a task is the path of the files of its block and their row group
 asked for and closes them.
 """
 
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,17 +129,19 @@ def column_values(column: Any, name: str, row: int) -> np.ndarray:
     return np.asarray(column.to_numpy(), dtype=np.float64)
 
 
-def part_of(table: ParquetTable, found: Footers, first: int, last: int) -> ParquetTable:
-    """The part of a table from a row group on to before another, by their numbers in all files."""
-    pieces: list[Piece] = []
-    before = start = k = 0
-    for file, rows in zip(found.files, found.rows, strict=True):
-        begin, end = max(first - k, 0), min(last - k, len(rows))
-        if begin < end:
-            if not pieces:
-                before = start + sum(rows[:begin])
-            pieces.append(Piece(file, begin, rows[begin:end]))
-        start, k = start + sum(rows), k + len(rows)
-    paths = {piece.path for piece in pieces}
-    stamp = table.stamp._replace(metadata=tuple(each for each in table.stamp.metadata if each[0] in paths))
-    return ParquetTable(table.columns, table.flat, table.n_rows, before, tuple(pieces), stamp, table.token)
+def parts_of(found: Footers, columns: tuple[str, ...], flat: bool, cuts: Sequence[int]) -> list[ParquetTable]:
+    """The parts of a table between row groups `cuts[k]` and `cuts[k + 1]`, by their numbers in all files."""
+    groups = [(file, g, n) for file, rows in zip(found.files, found.rows, strict=True) for g, n in enumerate(rows)]
+    starts = [0, *accumulate(n for _, _, n in groups)]
+    metadata = {each[0]: each for each in found.stamp.metadata}
+    parts = []
+    for first, last in pairwise(cuts):
+        pieces: list[Piece] = []
+        for file, g, n in groups[first:last]:
+            if pieces and pieces[-1].path == file:
+                pieces[-1] = pieces[-1]._replace(rows=(*pieces[-1].rows, n))
+            else:
+                pieces.append(Piece(file, g, (n,)))
+        stamp = found.stamp._replace(metadata=tuple(metadata[piece.path] for piece in pieces))
+        parts.append(ParquetTable(columns, flat, found.n_rows, starts[first], tuple(pieces), stamp, found.token))
+    return parts
