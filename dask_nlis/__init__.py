@@ -21,6 +21,7 @@ from dask_nlis.activations import (
     Swish,
     Tanh,
 )
+from dask_nlis.adapters import Encoded, Encoding, from_dataframe
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
 from dask_nlis.diagnostics import (
     Certificate,
@@ -131,6 +132,8 @@ __all__ = [
     "DeviceError",
     "Drift",
     "Elu",
+    "Encoded",
+    "Encoding",
     "Exp",
     "Factor",
     "FingerprintMismatchError",
@@ -205,6 +208,7 @@ __all__ = [
     "excess_loss_bound",
     "extend",
     "factorize",
+    "from_dataframe",
     "influence_scores",
     "leverage_scores",
     "lipschitz_bound",

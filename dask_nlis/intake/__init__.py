@@ -1,10 +1,12 @@
 """The one door for data: open, check, align, name; and give results back in the container that came."""
 
 from dask_nlis.intake.containers import Container, give_back
-from dask_nlis.intake.frames import LARGEST_INTEGER
+from dask_nlis.intake.csv_files import number_of
+from dask_nlis.intake.frames import LARGEST_INTEGER, is_dask_table, of_partitions
 from dask_nlis.intake.names import column_names, default_names, name_columns, with_names
 from dask_nlis.intake.open_rows import open_rows
 from dask_nlis.intake.opened import Opened, in_memory, open_array
+from dask_nlis.intake.parquet_footers import column_there
 from dask_nlis.intake.reader import Storage, stored_as
 from dask_nlis.intake.rows import Rows, take_in
 from dask_nlis.intake.score_files import (
@@ -35,14 +37,18 @@ __all__ = [
     "Storage",
     "block_name",
     "column_names",
+    "column_there",
     "create_scores",
     "default_names",
     "give_back",
     "in_memory",
+    "is_dask_table",
     "is_written",
     "leave_array",
     "left_array",
     "name_columns",
+    "number_of",
+    "of_partitions",
     "open_array",
     "open_rows",
     "open_stored",

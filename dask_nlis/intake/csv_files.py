@@ -5,6 +5,7 @@ What travels to a task is the path and where its rows begin and end; no text of 
 
 import io
 import os
+from collections.abc import Sequence
 from io import FileIO
 from itertools import accumulate
 from types import ModuleType
@@ -80,34 +81,51 @@ class CsvTable:
 
     def parsed(self, text: bytes, n_rows: int) -> np.ndarray:
         """Text of rows from the first one on, as numbers."""
-        pandas = pandas_for("path", self.path)
-        try:
-            table = pandas.read_csv(
-                io.BytesIO(text),
-                header=None,
-                index_col=False,
-                usecols=sorted(self.places),
-                low_memory=False,
-                float_precision="round_trip",
-            )
-        except UnicodeDecodeError as cause:
-            raise InputError(
-                f"{short(self.path)}, in rows {self.first} to {self.first + n_rows - 1}, is no UTF-8 ({cause.reason}); save it "
-                "as UTF-8"
-            ) from cause
-        except ValueError as cause:  # ParserError is one
-            raise DamagedDataError(
-                f"{short(self.path)}, rows {self.first} to {self.first + n_rows - 1} cannot be read ({brief(cause)}); correct them"
-            ) from cause
-        if len(table) != n_rows:
-            raise DamagedDataError(
-                f"{short(self.path)} has {len(table)} rows from row {self.first} on in place of {n_rows}; take out rows of blanks, "
-                "and quotation marks inside of cells"
-            )
+        table = parse_rows(self.path, text, self.first, n_rows, self.places)
         out = np.empty((n_rows, len(self.columns)))
         for j, (name, place) in enumerate(zip(self.columns, self.places, strict=True)):
             out[:, j] = csv_values(table[place], name, self.first)
         return out
+
+
+def parse_rows(
+    path: str,
+    text: bytes,
+    first: int,
+    n_rows: int,
+    places: Sequence[int],
+    as_text: Sequence[int] = (),
+    missing: Sequence[str] = (),
+) -> Any:
+    """The cells of rows in columns by their place: a DataFrame whose column `place` is of numbers, bools or text.
+
+    `first` is the number of the first row, for messages; columns in `as_text` are text whatever they hold, and what is in
+    `missing` counts as a missing cell, as do the words that pandas takes for one.
+    """
+    pandas = pandas_for("path", path)
+    if not n_rows:
+        return pandas.DataFrame({place: np.empty(0) for place in places})
+    rows = f"{short(path)}, rows {first} to {first + n_rows - 1}"
+    try:
+        table = pandas.read_csv(
+            io.BytesIO(text),
+            header=None,
+            index_col=False,
+            usecols=sorted(places),
+            dtype=dict.fromkeys(as_text, str),
+            na_values=list(missing),
+            low_memory=False,
+            float_precision="round_trip",
+        )
+    except UnicodeDecodeError as cause:
+        raise InputError(f"{rows}: no UTF-8 ({cause.reason}); save it as UTF-8") from cause
+    except ValueError as cause:  # ParserError is one
+        raise DamagedDataError(f"{rows} cannot be read ({brief(cause)}); correct them") from cause
+    if len(table) != n_rows:
+        raise DamagedDataError(
+            f"{rows}: {len(table)} in place of {n_rows}; take out rows of blanks, and quotation marks inside of cells"
+        )
+    return table
 
 
 def parts_of(found: Scanned, columns: tuple[str, ...], flat: bool) -> list[CsvTable]:

@@ -5,16 +5,20 @@ cell moves into another column where a task reads the middle of the file.
 """
 
 import csv
+import gzip
 import os
+import zlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.base import tokenize
 
-from dask_nlis.errors import InputError, MissingDataError
+from dask_nlis.errors import DamagedDataError, InputError, MissingDataError
 from dask_nlis.intake.limits import MOST_ROWS
 from dask_nlis.intake.parquet_footers import short
+from dask_nlis.intake.retrying import brief
 from dask_nlis.intake.stamps import Stamp, stamp_of
 
 #: Bytes read at a time, and those that a row, the header among them, may have.
@@ -53,20 +57,44 @@ class Scanned(NamedTuple):
         return sum(each.rows for each in self.stretches)
 
 
+class Cut(NamedTuple):
+    """Whole rows of a CSV file: their text, the number of the first, and the bytes of the file behind each."""
+
+    text: bytes
+    first: int
+    ends: np.ndarray
+    read: int  # bytes of the file on disk that are read by now
+
+
 def read_header(argument: str, path: str) -> Header:
-    """Read the names in the first row of a CSV file."""
-    if not os.path.exists(path):
-        raise MissingDataError(f"{argument}={path!r} does not exist; check the path")
-    with open(path, "rb") as file:
+    """Read the names in the first row of a CSV file, which may be compressed by gzip."""
+    if not os.path.isfile(path):
+        what = "is a folder" if os.path.isdir(path) else "does not exist"
+        raise MissingDataError(f"{argument}={path!r} {what}; give the path of a CSV file")
+    with _opened(path) as file, _decoded(argument, path):
         head = file.read(LONGEST_ROW)
     mark = 3 if head.startswith(b"\xef\xbb\xbf") else 0
-    ends = np.append(_ends(np.frombuffer(head, dtype=np.uint8)), len(head))
-    end = int(ends[0])
+    end = int(np.append(_ends(np.frombuffer(head, dtype=np.uint8)), len(head))[0])
     if end == LONGEST_ROW:
         raise InputError(
             f"{argument}={short(path)} has a first row of more than {LONGEST_ROW:,} bytes; it is no CSV file"
         )
     return Header(header_names(argument, path, head[mark:end]), end)
+
+
+def _opened(path: str) -> Any:
+    return gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")
+
+
+@contextmanager
+def _decoded(argument: str, path: str) -> Iterator[None]:
+    """Say in one line what is wrong with a compressed file."""
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as cause:
+        raise DamagedDataError(
+            f"{argument}={short(path)} cannot be decompressed ({brief(cause)}); write it anew"
+        ) from cause
 
 
 def header_names(argument: str, path: str, line: bytes) -> tuple[str, ...]:
@@ -95,7 +123,8 @@ def scan_csv(argument: str, path: str, most_rows: int, most_bytes: int) -> Scann
     begin = end = head.begin
     rows = total = 0
     stat = os.stat(where)
-    for ends in _pieces(argument, where, head):
+    for cut in rows_of_csv(argument, where, head):
+        ends = np.minimum(cut.ends, stat.st_size)  # the last row may have no line break
         while len(ends):
             # As many rows as fit, one at least.
             count = min(most_rows - rows, int(np.searchsorted(ends, begin + most_bytes, side="right")), len(ends))
@@ -114,36 +143,41 @@ def scan_csv(argument: str, path: str, most_rows: int, most_bytes: int) -> Scann
     return Scanned(where, head.names, tuple(stretches), stamp, token)
 
 
-def _pieces(argument: str, path: str, head: Header) -> Iterator[np.ndarray]:
-    """The bytes behind each row, piece by piece of the file; raises where a row has not the cells of the header."""
+def rows_of_csv(argument: str, path: str, head: Header) -> Iterator[Cut]:
+    """The rows of a CSV file, some megabytes at a time; raises where a row has not the cells of the header."""
     n_rows, n_cells = 0, len(head.names)
-    with open(path, "rb") as file:
+    with _opened(path) as file, _decoded(argument, path):
         file.seek(head.begin)
         rest, start, last = b"", head.begin, False
         while not last:
             new = file.read(_PIECE)
             last = not new
             piece = rest + (new or (b"\n" if rest and not rest.endswith(b"\n") else b""))
-            data = np.frombuffer(piece, dtype=np.uint8)
-            ends, commas = _rows(data)
+            ends, commas = _rows(np.frombuffer(piece, dtype=np.uint8))
             wrong = np.flatnonzero(commas != n_cells - 1)
             if len(wrong):
                 raise InputError(
                     f"{argument}={short(path)}: row {n_rows + int(wrong[0])} has {int(commas[wrong[0]]) + 1} cells, the header "
                     f"{n_cells}; correct the row (text with commas stands in quotation marks)"
                 )
-            n_rows += len(ends)
             # Blank rows at the end of a piece are gone through again, which counts none of them.
             done = int(ends[-1]) if len(ends) else 0
             rest = piece[done:]
-            size = os.fstat(file.fileno()).st_size
-            yield np.minimum(ends + start, size)
+            if len(ends):
+                yield Cut(piece[:done], n_rows, ends + start, _told(file))
+            n_rows += len(ends)
             start += done
             if len(rest) > LONGEST_ROW or (last and rest.strip(b"\r\n")):
                 raise InputError(
                     f"{argument}={short(path)}: row {n_rows} does not end (a quotation mark that is not closed, or more than "
                     f"{LONGEST_ROW:,} bytes); correct the row"
                 )
+
+
+def _told(file: Any) -> int:
+    """Bytes of a file on disk that are read by now."""
+    inner: Any = file.fileobj if isinstance(file, gzip.GzipFile) else file
+    return int(inner.tell())
 
 
 def _ends(data: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ A column that holds no numbers is named with its first bad value, rather than sp
 
 import re
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dask.array as da
@@ -71,7 +71,7 @@ def _lazy(argument: str, table: Any) -> da.Array:
     rest = (len(table.columns),) if table.ndim == 2 else ()
     layer = _LAYERS.get(name)
     if layer is None:
-        layer = _LAYERS[name] = _layer(argument, table, name, len(rest))
+        layer = _LAYERS[name] = _layer(argument, table, name, len(rest), _block, argument)
     below = layer.collection_annotations[_BELOW]
     graph = (
         HighLevelGraph({name: layer}, {name: set()})
@@ -82,7 +82,9 @@ def _lazy(argument: str, table: Any) -> da.Array:
     return da.Array(graph, name, chunks=chunks, meta=np.empty((0,) * (1 + len(rest)), dtype=np.float64))
 
 
-def _layer(argument: str, table: Any, name: str, n_rest: int) -> MaterializedLayer:
+def _layer(
+    argument: str, table: Any, name: str, n_rest: int, function: Callable[..., np.ndarray], *arguments: Any
+) -> MaterializedLayer:
     fused = table.optimize()
     parts, nodes = fused.__dask_keys__(), convert_legacy_graph(dict(fused.__dask_graph__()))
     made = _made_alone(nodes, parts)
@@ -94,9 +96,23 @@ def _layer(argument: str, table: Any, name: str, n_rest: int) -> MaterializedLay
         )
     keys = [(name, k, *(0,) * n_rest) for k in range(len(parts))]
     inside = map(TaskRef, parts) if made is None else made
-    layer = MaterializedLayer({key: Task(key, _block, part, argument) for key, part in zip(keys, inside, strict=True)})
+    layer = MaterializedLayer(
+        {key: Task(key, function, part, *arguments) for key, part in zip(keys, inside, strict=True)}
+    )
     layer.collection_annotations = {_BELOW: MaterializedLayer(nodes) if made is None else None}
     return layer
+
+
+def of_partitions(argument: str, table: Any, function: Callable[..., np.ndarray], *arguments: Any) -> da.Array:
+    """A lazy array of one object a partition of a table of Dask: what `function(part, *arguments)` gives, of shape (1,)."""
+    name = f"nlis-table-{tokenize(table.expr._name, function.__qualname__, arguments)}"
+    layer = _layer(argument, table, name, 0, function, *arguments)
+    below = layer.collection_annotations[_BELOW]
+    layers = {name: layer} | ({} if below is None else {f"{name}-parts": below})
+    dependencies = {each: {f"{name}-parts"} if each == name and below is not None else set() for each in layers}
+    return da.Array(
+        HighLevelGraph(layers, dependencies), name, chunks=((1,) * len(layer),), meta=np.empty(0, dtype=object)
+    )
 
 
 def _made_alone(nodes: Mapping[Any, GraphNode], parts: Sequence[Any]) -> list[GraphNode] | None:

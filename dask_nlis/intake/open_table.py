@@ -11,7 +11,7 @@ from dask_nlis.intake.csv_scan import Scanned, read_header, scan_csv
 from dask_nlis.intake.limits import check_blocks
 from dask_nlis.intake.names import name_columns
 from dask_nlis.intake.parquet_files import parts_of
-from dask_nlis.intake.parquet_footers import Footers, check_numbers, check_there, is_parquet, read_footers, short
+from dask_nlis.intake.parquet_footers import Footers, check_numbers, column_there, is_parquet, read_footers, short
 from dask_nlis.intake.reader import Storage
 from dask_nlis.intake.table_blocks import in_parts
 
@@ -75,9 +75,11 @@ def _of_stretches(argument: str, path: str, found: Scanned, columns: tuple[str, 
 def chosen(X: Any, y: str | None, names: Sequence[str], path: str) -> tuple[str, ...]:
     """Names of the columns of X: those given, one or several, or all but y."""
     if y is not None:
-        check_there("y", y, names, path)
+        column_there("y", y, names, short(path))
     if X is None:
         wanted = tuple(name for name in names if name != y)
+        for name in wanted:
+            column_there("X", name, names, short(path))
         if not wanted:
             raise InputError(f"X: {short(path)} has no column but y={y!r}; give a table of features as well")
         return wanted
@@ -87,7 +89,7 @@ def chosen(X: Any, y: str | None, names: Sequence[str], path: str) -> tuple[str,
     if not given:
         raise InputError("X is an empty list; give names of columns, or leave it out for all but y")
     for name in given:
-        check_there("X", name, names, path)
+        column_there("X", name, names, short(path))
         if given.count(name) > 1:
             raise InputError(f"X names {name[:40]!r} twice; name each column once")
     if y in given:

@@ -129,7 +129,7 @@ def _difference(names: Any, kinds: Any, others: Any, other_kinds: Any) -> str:
 def check_numbers(argument: str, found: Footers, path: str, wanted: Sequence[str]) -> None:
     """Raise where a column is not there, is there twice, or holds no numbers; metadata alone is looked at."""
     for name in wanted:
-        check_there(argument, name, found.names, path)
+        column_there(argument, name, found.names, short(path))
         kind = found.kinds[found.names.index(name)]
         if not is_number(kind):
             raise InputTypeError(
@@ -138,14 +138,19 @@ def check_numbers(argument: str, found: Footers, path: str, wanted: Sequence[str
             )
 
 
-def check_there(argument: str, name: Any, names: Sequence[str], path: str) -> None:
+def column_there(argument: str, name: Any, names: Sequence[str], where: str) -> None:
     """Raise unless exactly one column of a table has this name, listing those that exist."""
     if not isinstance(name, str):
         raise InputTypeError(f"{argument} is {type(name).__name__}; give the name of a column, or a list of names")
+    if not name.strip():
+        raise InputError(
+            f"{argument}: {where} has a column without a name, number {list(names).index(name) + 1 if name in names else 0}, as an "
+            "index is written; name the columns to read, or write it without (index=False)"
+        )
     if name not in names:
-        raise InputError(f"{argument}: {short(path)} has no column {name[:_SHOWN]!r}; it has {listed(names)}")
+        raise InputError(f"{argument}: {where} has no column {name[:_SHOWN]!r}; it has {listed(names)}")
     if list(names).count(name) > 1:
-        raise InputError(f"{argument}: {short(path)} has two columns {name[:_SHOWN]!r}; write it with a name for each")
+        raise InputError(f"{argument}: {where} has two columns {name[:_SHOWN]!r}; write it with a name for each")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -1,0 +1,6 @@
+"""What people bring: tables with columns of all kinds."""
+
+from dask_nlis.adapters.dataframes import Encoded, from_dataframe
+from dask_nlis.adapters.encoding import Encoding
+
+__all__ = ["Encoded", "Encoding", "from_dataframe"]
