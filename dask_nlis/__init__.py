@@ -21,7 +21,7 @@ from dask_nlis.activations import (
     Swish,
     Tanh,
 )
-from dask_nlis.adapters import Encoded, Encoding, from_dataframe
+from dask_nlis.adapters import Encoded, Encoding, from_dataframe, ingest
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
 from dask_nlis.diagnostics import (
     Certificate,
@@ -210,6 +210,7 @@ __all__ = [
     "factorize",
     "from_dataframe",
     "influence_scores",
+    "ingest",
     "leverage_scores",
     "lipschitz_bound",
     "log_net_size",

@@ -11,6 +11,8 @@ from dask_nlis.intake import LARGEST_INTEGER, number_of
 #: Kinds of a column, as an Encoding names them.
 NUMBER, BOOL, CATEGORY = "number", "bool", "category"
 
+_OTHER = "other"
+
 #: Characters of a name and of a value in a message.
 _SHOWN = 40
 
@@ -23,10 +25,10 @@ class Cells(NamedTuple):
 
     @property
     def missing(self) -> np.ndarray:
-        """Which cells are missing."""
+        """Which cells are missing, infinite ones among them."""
         if self.kind == CATEGORY:
             return np.fromiter((value is None for value in self.values), dtype=bool, count=len(self.values))
-        return np.isnan(self.values)
+        return ~np.isfinite(self.values)
 
 
 def cells_of(argument: str, name: str, column: Any, row: int = 0, *, as_words: bool = False) -> Cells:
@@ -70,10 +72,23 @@ def _of_objects(argument: str, name: str, column: Any, row: int, as_words: bool)
         return Cells(CATEGORY, _words(column))
     if set(found) <= {NUMBER, BOOL}:
         numbers = np.array([np.nan if value is None else float(value) for value in values], dtype=np.float64)
-        far = next((k for k, value in enumerate(values) if _is_whole(value) and abs(value) > LARGEST_INTEGER), None)
+        far = next(
+            (
+                k
+                for k, value in enumerate(values)
+                if value is not None and _is_whole(value) and abs(value) > LARGEST_INTEGER
+            ),
+            None,
+        )
         if far is not None:
             raise _too_large(argument, name, values[far], row + far)
         return Cells(BOOL if list(found) == [BOOL] else NUMBER, numbers)
+    if set(found) == {_OTHER}:
+        at = kinds.index(_OTHER)
+        raise InputTypeError(
+            f"{argument} column {name[:_SHOWN]!r} holds {str(values[at])[:_SHOWN]!r} at row {row + at}, neither number nor text; leave it "
+            "out, or make one of it"
+        )
     alike = {NUMBER, BOOL} if next(iter(found)) in (NUMBER, BOOL) else {CATEGORY}
     other = next(k for k, kind in enumerate(kinds) if kind is not None and kind not in alike)
     raise InputTypeError(
@@ -89,7 +104,7 @@ def _kind(value: Any) -> str:
         return BOOL
     if isinstance(value, int | float | np.number) or type(value).__name__ == "Decimal":
         return NUMBER
-    return "other"
+    return _OTHER
 
 
 def _is_whole(value: Any) -> bool:

@@ -1,5 +1,6 @@
 """The record of how the columns of a table became columns of numbers."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from dask_nlis.adapters.cells import CATEGORY, Cells, cells_of, one_hot
 from dask_nlis.errors import ChangedDataError, InputError, InputTypeError
-from dask_nlis.intake import Standardization, column_there, is_dask_table
+from dask_nlis.intake import Standardization, column_there, is_dask_table, read_record
 from dask_nlis.nouns import from_dict, noun, to_dict
 
 #: Characters of a name and of a value in a message.
@@ -159,6 +160,17 @@ class Encoding:
         if len(lengths) > 1 or (scaled is not None and scaled.mean.shape != (len(made.feature_names),)):
             raise InputError("Encoding is stored with fields of different lengths; write it anew with this version")
         return made
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> "Encoding":
+        """Read the encoding back that `ingest` recorded in a store it wrote.
+
+        Raises an InputError for every other store, or a MissingDataError where there is none.
+        """
+        found = read_record("path", path).get("encoding")
+        if not isinstance(found, dict):
+            raise InputError(f"path={os.fspath(path)!r} holds no encoding; give the path of a store that ingest wrote")
+        return Encoding.from_dict(found)
 
     def _summary(self) -> dict[str, Any]:
         shown: dict[str, Any] = {"feature_names": self.feature_names, "target": self.target}
