@@ -115,7 +115,7 @@ def parse_rows(
             dtype=dict.fromkeys(as_text, str),
             na_values=list(missing),
             low_memory=False,
-            float_precision="round_trip",
+            **_exactly(pandas),
         )
     except UnicodeDecodeError as cause:
         raise InputError(f"{rows}: no UTF-8 ({cause.reason}); save it as UTF-8") from cause
@@ -126,6 +126,12 @@ def parse_rows(
             f"{rows}: {len(table)} in place of {n_rows}; take out rows of blanks, and quotation marks inside of cells"
         )
     return table
+
+
+def _exactly(pandas: ModuleType) -> dict[str, str]:
+    """What makes pandas read numbers as they were written; from 3.1 on it does so by itself."""
+    old = [int(part) for part in pandas.__version__.split(".")[:2]] < [3, 1]
+    return {"float_precision": "round_trip"} if old else {}
 
 
 def parts_of(found: Scanned, columns: tuple[str, ...], flat: bool) -> list[CsvTable]:

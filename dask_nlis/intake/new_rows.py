@@ -27,6 +27,9 @@ from dask_nlis.intake.links import check_no_link
 #: Attribute of the group under which it is told how its rows were made.
 RECORD = "dask_nlis"
 
+#: Bytes of the name of an output: file systems take 255, and what is written beside has a longer one.
+_LONGEST_NAME = 200
+
 
 def check_new(argument: str, path: Any) -> Path:
     """Return the path of an output that does not exist yet, in a folder that does; raises otherwise."""
@@ -41,8 +44,12 @@ def check_new(argument: str, path: Any) -> Path:
             f"{argument}={os.fspath(path)!r} is no path; give that of a folder to be made, such as data.zarr"
         )
     where = Path(os.path.abspath(path))
+    if len(os.fsencode(where.name)) > _LONGEST_NAME:
+        raise InputError(
+            f"{argument} ends in a name of {len(where.name):,} characters; give a shorter one, such as data.zarr"
+        )
     check_no_link(argument, where)
-    if where.exists():
+    if os.path.lexists(where):
         raise StoreExistsError(f"{argument}={str(where)!r} exists; give another path, or remove it")
     if not where.parent.is_dir():
         raise MissingDataError(

@@ -18,6 +18,9 @@ from dask_nlis.intake.table_blocks import in_parts
 #: A row group, as a chunk of Zarr, of more than so many blocks is refused: whole ones are read, and each task holds one.
 _MOST_BLOCKS = 16
 
+#: Bytes of text that a block of a CSV file may be parsed from, for each byte of a block.
+_TEXT = 4
+
 
 def is_table(path: str) -> bool:
     """Whether a path is a table of named columns."""
@@ -57,7 +60,7 @@ def _open_csv(path: str, X: Any, y: Any, block_bytes: int) -> tuple[da.Array, da
     check_plain("path", path)
     pandas_for("path", path)
     wanted = chosen(X, y, read_header("path", path).names, path)
-    found = scan_csv("path", path, max(1, block_bytes // (8 * len(wanted))), block_bytes)
+    found = scan_csv("path", path, max(1, block_bytes // (8 * len(wanted))), _TEXT * block_bytes)
     check_blocks("X", (len(found.stretches),), 1, block_bytes)
     x = name_columns(_of_stretches("X", path, found, wanted, False), wanted)
     return x, None if y is None else _of_stretches("y", path, found, (y,), True)

@@ -14,6 +14,7 @@ from dask.utils import parse_bytes
 from dask_nlis.blocks import block_rows, row_chunks
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError
 from dask_nlis.intake.containers import Container
+from dask_nlis.intake.csv_files import is_csv
 from dask_nlis.intake.frames import from_dask, from_pandas, is_dask_table
 from dask_nlis.intake.hdf5_files import Hdf5Array, is_hdf5, list_hdf5, of_dataset
 from dask_nlis.intake.limits import check_blocks, check_header, row_bytes
@@ -139,7 +140,7 @@ def _at_path(argument: str, path: str | os.PathLike[str]) -> Any:
     text = check_path(argument, path)
     if text.lower().endswith(".npy") and "://" not in text:
         return open_npy(argument, text)
-    if is_parquet(text):
+    if is_csv(text) or is_parquet(text):
         raise InputError(
             f"{argument}={text.partition('?')[0][-80:]!r} is a table; open it with dask_nlis.open_rows(path, X=[names], y=name)"
         )
