@@ -167,7 +167,7 @@ def _arrow_cells(column: Any, name: str, row: int, as_words: bool) -> Cells:
         return Cells(CATEGORY, values)
     if types.is_decimal(kind) or types.is_null(kind):
         column = column.cast(pyarrow.float64())
-    return Cells(BOOL if types.is_boolean(kind) else NUMBER, column_values(column, name, row))
+    return Cells(BOOL if types.is_boolean(kind) else NUMBER, column_values(pyarrow.chunked_array([column]), name, row))
 
 
 def _check_count(path: str, found: Footers, n_rows: int) -> None:
