@@ -38,9 +38,9 @@ class Encoding:
 
     Examples
     --------
-    >>> import pandas as pd
+    >>> import pandas as pd, dask_nlis as nlis
     >>> table = pd.DataFrame({"carat": [0.3, 0.9], "cut": ["good", "ideal"]})
-    >>> encoding = from_dataframe(table).encoding
+    >>> encoding = nlis.from_dataframe(table).encoding
     >>> encoding.feature_names
     ('carat', 'cut=ideal')
     """
@@ -86,9 +86,9 @@ class Encoding:
 
         Examples
         --------
-        >>> import pandas as pd
+        >>> import pandas as pd, dask_nlis as nlis
         >>> first = pd.DataFrame({"cut": ["good", "ideal", "good"]})
-        >>> encoding = from_dataframe(first).encoding
+        >>> encoding = nlis.from_dataframe(first).encoding
         >>> encoding.encode(pd.DataFrame({"cut": ["ideal"]}))
            cut=ideal
         0        1.0
