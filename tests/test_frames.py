@@ -332,3 +332,31 @@ def test_numbers_among_objects_are_numbers():
     X, *_, encoding = nlis.from_dataframe(frame)
     assert encoding.kinds == ("number", "bool", "category")
     np.testing.assert_array_equal(X.to_numpy(), [[1.5, 1, 0], [np.nan, np.nan, 1], [2, 0, np.nan]])
+
+
+@pytest.mark.adapters
+def test_a_table_that_a_cluster_holds_is_used_where_it_lies(rng, client):
+    frame = table(rng)
+    kept = parts(frame).persist()
+    A, scores = scores_of(kept[FEATURES], kept["y"], kept["v"])
+    _, expected = scores_of(frame[FEATURES], frame["y"], frame["v"])
+    np.testing.assert_allclose(scores.compute(), expected.to_numpy(), rtol=1e-12)
+    job = nlis.run(LINEAR, kept[FEATURES], kept["y"], size=30, seed=0)
+    assert job.fit.names == A.columns[:5]
+    X, y, _, encoding = nlis.from_dataframe(parts(mixed(rng)), target="y", sample_weight="v")
+    assert nlis.run(LINEAR, X, y, size=30, seed=0).fit.names == (*encoding.feature_names, "intercept")
+
+
+@pytest.mark.adapters
+def test_a_run_on_an_equal_table_is_taken_up_again_and_refused_on_another(rng, tmp_path):
+    frame = table(rng)
+
+    def job(frame, **how):
+        lazy = parts(frame)
+        return nlis.run(LINEAR, lazy[FEATURES], lazy["y"], size=30, seed=0, store=tmp_path / "run.zarr", **how)
+
+    first = job(frame)
+    assert job(frame.copy(), resume=True).fit == first.fit
+    frame.iloc[3, 0] += 1
+    with pytest.raises(nlis.FingerprintMismatchError, match="data"):
+        job(frame, resume=True)

@@ -1,6 +1,6 @@
 """The cells of a column: numbers, true and false, or words; and what a column comes to, part by part."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,17 +18,24 @@ _SHOWN = 40
 
 
 class Cells(NamedTuple):
-    """Cells of a column: float64 with NaN where they are missing, or words with None there."""
+    """Cells of a column: float64, NaN where they are missing; or places in a list of words, -1 where they are missing."""
 
     kind: str
     values: np.ndarray
+    words: tuple[str, ...] = ()
 
     @property
     def missing(self) -> np.ndarray:
         """Which cells are missing, infinite ones among them."""
-        if self.kind == CATEGORY:
-            return np.fromiter((value is None for value in self.values), dtype=bool, count=len(self.values))
-        return ~np.isfinite(self.values)
+        return self.values < 0 if self.kind == CATEGORY else ~np.isfinite(self.values)
+
+    def taken(self, rows: np.ndarray) -> "Cells":
+        """Those of some rows."""
+        return self._replace(values=self.values[rows])
+
+    def first(self, word: int) -> int:
+        """The first row that holds a word."""
+        return int(np.argmax(self.values == word))
 
 
 def cells_of(argument: str, name: str, column: Any, row: int = 0, *, as_words: bool = False) -> Cells:
@@ -43,11 +50,8 @@ def cells_of(argument: str, name: str, column: Any, row: int = 0, *, as_words: b
     """
     kind = getattr(column.dtype, "kind", "O")
     if hasattr(column, "cat"):
-        names = [str(each) for each in column.cat.categories]
-        return Cells(CATEGORY, np.array([*names, None], dtype=object)[column.cat.codes.to_numpy()])
-    if kind in "biuf":
-        if as_words:
-            return Cells(CATEGORY, _words(column))
+        return Cells(CATEGORY, column.cat.codes.to_numpy(np.int64), tuple(map(str, column.cat.categories)))
+    if kind in "biuf" and not as_words:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         if kind in "iu" and column.dtype.itemsize == 8:
             far = ((column > LARGEST_INTEGER) | (column < -LARGEST_INTEGER)).to_numpy(dtype=bool, na_value=False)
@@ -55,45 +59,48 @@ def cells_of(argument: str, name: str, column: Any, row: int = 0, *, as_words: b
                 at = int(np.argmax(far))
                 raise _too_large(argument, name, column.iloc[at], row + at)
         return Cells(BOOL if kind == "b" else NUMBER, values)
-    if kind not in "OUTS":
+    if kind not in "OUTSbiuf":
         raise InputTypeError(
             f"{argument} column {name[:_SHOWN]!r} has dtype {str(column.dtype)[:_SHOWN]}; leave it out, or give it as a number, such as "
             "days since a day"
         )
-    return _of_objects(argument, name, column, row, as_words)
+    try:
+        places, found = column.factorize()
+    except TypeError:  # lists and other values that cannot be told apart by a hash
+        raise _of_no_kind(argument, name, column, row) from None
+    return _of_objects(argument, name, places.astype(np.int64), found.tolist(), row, as_words)
 
 
-def _of_objects(argument: str, name: str, column: Any, row: int, as_words: bool) -> Cells:
-    missing = column.isna().to_numpy(dtype=bool)
-    values = [None if gone else value for value, gone in zip(column.tolist(), missing.tolist(), strict=True)]
-    kinds = [None if value is None else _kind(value) for value in values]
-    found = dict.fromkeys(kind for kind in kinds if kind is not None)
-    if as_words or list(found) == [CATEGORY]:
-        return Cells(CATEGORY, _words(column))
-    if set(found) <= {NUMBER, BOOL}:
-        numbers = np.array([np.nan if value is None else float(value) for value in values], dtype=np.float64)
-        far = next(
-            (
-                k
-                for k, value in enumerate(values)
-                if value is not None and _is_whole(value) and abs(value) > LARGEST_INTEGER
-            ),
-            None,
-        )
+def _of_no_kind(argument: str, name: str, column: Any, row: int) -> InputTypeError:
+    at = next((k for k, value in enumerate(column.tolist()) if _kind(value) == _OTHER and value is not None), 0)
+    return _neither(argument, name, column.iloc[at], row + at)
+
+
+def _neither(argument: str, name: str, value: Any, row: int) -> InputTypeError:
+    return InputTypeError(
+        f"{argument} column {name[:_SHOWN]!r} holds {str(value)[:_SHOWN]!r} at row {row}, neither number nor text; leave it out, or "
+        "make one of it"
+    )
+
+
+def _of_objects(argument: str, name: str, places: np.ndarray, values: list[Any], row: int, as_words: bool) -> Cells:
+    """Cells by their places among different values, in order of appearance."""
+    kinds = [_kind(value) for value in values]
+    if as_words or (values and set(kinds) == {CATEGORY}):
+        return Cells(CATEGORY, places, tuple(map(word_of, values)))
+    found = Cells(CATEGORY, places)  # to find rows
+    if set(kinds) <= {NUMBER, BOOL}:
+        far = next((k for k, value in enumerate(values) if _is_whole(value) and abs(value) > LARGEST_INTEGER), None)
         if far is not None:
-            raise _too_large(argument, name, values[far], row + far)
-        return Cells(BOOL if list(found) == [BOOL] else NUMBER, numbers)
-    if set(found) == {_OTHER}:
-        at = kinds.index(_OTHER)
-        raise InputTypeError(
-            f"{argument} column {name[:_SHOWN]!r} holds {str(values[at])[:_SHOWN]!r} at row {row + at}, neither number nor text; leave it "
-            "out, or make one of it"
-        )
-    alike = {NUMBER, BOOL} if next(iter(found)) in (NUMBER, BOOL) else {CATEGORY}
-    other = next(k for k, kind in enumerate(kinds) if kind is not None and kind not in alike)
+            raise _too_large(argument, name, values[far], row + found.first(far))
+        return Cells(BOOL if set(kinds) == {BOOL} else NUMBER, np.array([*map(float, values), np.nan])[places])
+    if set(kinds) == {_OTHER}:
+        raise _neither(argument, name, values[0], row + found.first(0))
+    alike = {NUMBER, BOOL} if kinds[0] in (NUMBER, BOOL) else {CATEGORY}
+    other = next(k for k, kind in enumerate(kinds) if kind not in alike)
     raise InputTypeError(
         f"{argument} column {name[:_SHOWN]!r} holds values of several kinds, the first other one {str(values[other])[:_SHOWN]!r} at row "
-        f"{row + other}; give numbers or text alone"
+        f"{row + found.first(other)}; give numbers or text alone"
     )
 
 
@@ -107,16 +114,17 @@ def _kind(value: Any) -> str:
     return _OTHER
 
 
+def word_of(value: Any) -> str:
+    """A value as a word; whole numbers alike, whether they came as integers or, beside missing ones, as floats.
+
+    >>> word_of(3), word_of(3.0), word_of("3.0"), word_of(0.5)
+    ('3', '3', '3.0', '0.5')
+    """
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer)
-
-
-def _words(column: Any) -> np.ndarray:
-    """Cells as text, None where they are missing."""
-    missing = column.isna().to_numpy(dtype=bool)
-    out = np.empty(len(column), dtype=object)
-    out[:] = [None if gone else str(value) for value, gone in zip(column.tolist(), missing.tolist(), strict=True)]
-    return out
 
 
 def _too_large(argument: str, name: str, value: Any, row: int) -> InputError:
@@ -147,14 +155,15 @@ class Seen:
         if cells.kind != CATEGORY:
             self.kinds |= set() if cells.missing.all() else {cells.kind}
             return
-        new = dict.fromkeys(word for word in cells.values.tolist() if word is not None)
-        self.words.update(new)
+        held = np.flatnonzero(np.bincount(cells.values[cells.values >= 0], minlength=len(cells.words))).tolist()
+        self.words.update(cells.words[k] for k in held)
         if self.as_words:
             return
-        words = next((word for word in new if number_of(word) is None), None)
-        if words is not None and self.first_word is None:
-            self.first_word = row + cells.values.tolist().index(words), words
-        self.looks_like_numbers |= any(number_of(word) is not None for word in new)
+        words = [k for k in held if number_of(cells.words[k]) is None]
+        if words and self.first_word is None:
+            first, word = min((cells.first(k), cells.words[k]) for k in words)
+            self.first_word = row + first, word
+        self.looks_like_numbers |= len(words) < len(held)
 
     def join(self, other: "Seen", row: int) -> None:
         """Take in what was seen of the rows from a row on."""
@@ -197,23 +206,24 @@ def as_kind(cells: Cells, kind: str) -> Cells:
     if (cells.kind == CATEGORY) == (kind == CATEGORY):
         return cells
     if kind == CATEGORY:
-        return Cells(kind, np.full(len(cells.values), None, dtype=object)) if cells.missing.all() else cells
-    found = {word: number_of(word) for word in dict.fromkeys(cells.values.tolist()) if word is not None}
-    if None in found.values():
+        return Cells(kind, np.full(len(cells.values), -1)) if cells.missing.all() else cells
+    found = [number_of(word) for word in cells.words]
+    if None in found:
         return cells
-    return Cells(NUMBER, np.array([found.get(word, np.nan) for word in cells.values.tolist()], dtype=np.float64))
+    return Cells(NUMBER, np.array([*found, np.nan], dtype=np.float64)[cells.values])
 
 
-def one_hot(values: np.ndarray, categories: Iterable[str], unknown: Callable[[int], Exception]) -> np.ndarray:
-    """A column of 0 and 1 for each category (n, k); NaN in all of them where the word is missing."""
-    place = {word: k for k, word in enumerate(categories)}
-    codes = np.fromiter(
-        (-1 if word is None else place.get(word, -2) for word in values.tolist()), dtype=np.int64, count=len(values)
-    )
+def one_hot(cells: Cells, categories: Sequence[str], unknown: Callable[[int], Exception]) -> np.ndarray:
+    """A column of 0 and 1 for each category (n, k); NaN in all of them where the word is missing.
+
+    Raises what `unknown` makes of the first row whose word is none of the categories.
+    """
+    known = {word: k for k, word in enumerate(categories)}
+    codes = np.array([*(known.get(word, -2) for word in cells.words), -1], dtype=np.int64)[cells.values]
     if (codes == -2).any():
         raise unknown(int(np.argmax(codes == -2)))
-    out = np.zeros((len(values), len(place)))
-    known = np.flatnonzero(codes >= 0)
-    out[known, codes[known]] = 1.0
+    out = np.zeros((len(codes), len(known)))
+    rows = np.flatnonzero(codes >= 0)
+    out[rows, codes[rows]] = 1.0
     out[codes == -1] = np.nan
     return out

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_nlis.adapters.cells import CATEGORY, Cells, cells_of, one_hot
+from dask_nlis.adapters.cells import CATEGORY, Cells, as_kind, cells_of, one_hot
 from dask_nlis.errors import ChangedDataError, InputError, InputTypeError
 from dask_nlis.intake import Standardization, column_there, is_dask_table, read_record
 from dask_nlis.nouns import from_dict, noun, to_dict
@@ -108,24 +108,22 @@ class Encoding:
         """Features (n, number of features) of rows from a row on, from the cells of each column."""
         parts = []
         for name, kind, known in zip(self.columns, self.kinds, self.categories, strict=True):
-            found = cells[name]
-            if (kind == CATEGORY) != (found.kind == CATEGORY) and not found.missing.all():
+            found = as_kind(cells[name], kind)
+            if (kind == CATEGORY) != (found.kind == CATEGORY):
                 raise InputTypeError(
                     f"table column {name[:_SHOWN]!r} holds {found.kind} in place of {kind}; give a table of the same kinds"
                 )
             if known is None:
-                values = found.values if found.kind != CATEGORY else np.full(len(found.values), np.nan)
-                parts.append(values.reshape(-1, 1))
+                parts.append(found.values.reshape(-1, 1))
                 continue
-            words = found.values if found.kind == CATEGORY else np.full(len(found.values), None, dtype=object)
 
-            def unknown(k: int, name: str = name, words: np.ndarray = words) -> Exception:
+            def unknown(k: int, name: str = name, found: Cells = found) -> Exception:
                 return InputError(
-                    f"table column {name[:_SHOWN]!r} holds {str(words[k])[:_SHOWN]!r} at row {row + k}, no category of the encoding; "
-                    "encode all data anew, or leave such rows out"
+                    f"table column {name[:_SHOWN]!r} holds {found.words[found.values[k]][:_SHOWN]!r} at row {row + k}, no category of the "
+                    "encoding; encode all data anew, or leave such rows out"
                 )
 
-            parts.append(one_hot(words, known, unknown)[:, int(self.drop_first) :])
+            parts.append(one_hot(found, known, unknown)[:, int(self.drop_first) :])
         out = np.concatenate(parts, axis=1)
         if self.standardization is not None:
             out = (out - self.standardization.mean) / self.standardization.scale

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_nlis.adapters.cells import CATEGORY, NUMBER, Cells, as_kind
+from dask_nlis.adapters.cells import CATEGORY, NUMBER, as_kind
 from dask_nlis.adapters.dataframes import check_options
 from dask_nlis.adapters.encoding import Encoding, check_features
 from dask_nlis.adapters.pieces import Piece, Source, open_source
@@ -211,7 +211,7 @@ def _features(piece: Piece, asked: Asked, encoding: Encoding) -> dict[str, np.nd
     complete = ~np.logical_or.reduce([cells.missing for cells in piece.cells.values()])
     kinds = dict(zip(encoding.columns, encoding.kinds, strict=True)) | dict.fromkeys(asked.beside, NUMBER)
     cells = {name: as_kind(each, kinds[name]) for name, each in piece.cells.items()}
-    kept = {name: Cells(each.kind, each.values[complete]) for name, each in cells.items()}
+    kept = {name: each.taken(complete) for name, each in cells.items()}
     return {"X": encoding.block(kept, piece.first)} | {
         name: kept[column].values.astype(np.float64) for column, name in asked.beside.items()
     }

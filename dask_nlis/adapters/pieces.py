@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_nlis.adapters.cells import BOOL, CATEGORY, NUMBER, Cells, cells_of
+from dask_nlis.adapters.cells import BOOL, CATEGORY, NUMBER, Cells, cells_of, word_of
 from dask_nlis.errors import ChangedDataError, DamagedDataError, InputError, InputTypeError, NlisError
 from dask_nlis.intake import (
     Footers,
@@ -160,11 +160,10 @@ def _arrow_cells(column: Any, name: str, row: int, as_words: bool) -> Cells:
     types, kind = pyarrow.types, column.type
     if types.is_dictionary(kind):
         column, as_words = column.dictionary_decode(), True
-        kind = column.type
     if as_words or any(each(kind) for each in _texts(types)):
-        values = np.empty(len(column), dtype=object)
-        values[:] = [None if value is None else str(value) for value in column.to_pylist()]
-        return Cells(CATEGORY, values)
+        found = column.dictionary_encode()
+        places = found.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return Cells(CATEGORY, places, tuple(map(word_of, found.dictionary.to_pylist())))
     if types.is_decimal(kind) or types.is_null(kind):
         column = column.cast(pyarrow.float64())
     return Cells(BOOL if types.is_boolean(kind) else NUMBER, column_values(pyarrow.chunked_array([column]), name, row))

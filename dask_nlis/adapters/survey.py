@@ -121,9 +121,8 @@ def surveyed(
 
 def _refuse_words(asked: Asked, name: str, seen: Seen, cells: Cells, row: int) -> None:
     role = "target" if name == asked.target else "sample_weight"
-    at, word = seen.first_word or next(
-        (row + k, word) for k, word in enumerate(cells.values.tolist()) if word is not None
-    )
+    held = int(np.argmax(cells.values >= 0))
+    at, word = seen.first_word or (row + held, cells.words[cells.values[held]])
     raise InputTypeError(
         f"{role}={name[:40]!r} holds {str(word)[:40]!r} at row {at}, no number; give a column of numbers, or write labels as 0 and 1"
     )
