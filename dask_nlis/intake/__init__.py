@@ -1,7 +1,8 @@
 """The one door for data: open, check, align, name; and give results back in the container that came."""
 
+from dask_nlis.intake.cell_words import number_of
 from dask_nlis.intake.containers import Container, give_back
-from dask_nlis.intake.csv_files import is_csv, number_of, pandas_for, parse_rows
+from dask_nlis.intake.csv_files import is_csv, pandas_for, parse_rows
 from dask_nlis.intake.csv_scan import read_header, rows_of_csv
 from dask_nlis.intake.frames import LARGEST_INTEGER, is_dask_table, of_partitions
 from dask_nlis.intake.links import is_within

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.errors import DamagedDataError, InputError, InputTypeError, MissingDataError
+from dask_nlis.intake.cell_words import number_of
 from dask_nlis.intake.csv_scan import Scanned, Stretch
 from dask_nlis.intake.frames import LARGEST_INTEGER
 from dask_nlis.intake.npy_files import filled
@@ -185,21 +186,6 @@ def csv_values(column: Any, name: str, row: int) -> np.ndarray:
                 "missing, or encode a column of text: dask-nlis ingest"
             )
     return out
-
-
-def number_of(text: str) -> float | None:
-    """What a cell says as a number, as Python reads it without underscores; None where it is none.
-
-    >>> number_of(" 1e3"), number_of("1_000"), number_of("True"), number_of("-")
-    (1000.0, None, 1.0, None)
-    """
-    word = text.strip()
-    if word in ("True", "TRUE", "true", "False", "FALSE", "false"):
-        return float(word.lower() == "true")
-    try:
-        return None if "_" in word else float(word)
-    except ValueError:
-        return None
 
 
 def _too_large(name: str, row: int, value: Any) -> InputError:
