@@ -221,7 +221,7 @@ def test_one_dash_in_a_csv_file_is_named_with_its_column_and_row(tmp_path):
     (tmp_path / "dirty.csv").write_text("size,age\n1,2\n3,-\n5,6\n")
     table = pd.read_csv(tmp_path / "dirty.csv")
     with no_compute():
-        refused((lambda: matrix(table), TYPE, "X column 'age' has dtype .*first other value '2' at row 0|'-' at row 1"))
+        refused((lambda: matrix(table), TYPE, "X column 'age' has dtype .*first other value '-' at row 1"))
 
 
 @pytest.mark.adapters

@@ -16,6 +16,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from dask_nlis import phase
 from dask_nlis.errors import InputTypeError, PerformanceWarning
+from dask_nlis.intake.cell_words import number_of
 
 #: Beyond this float64 skips integers.
 LARGEST_INTEGER = 2**53
@@ -146,7 +147,7 @@ def _check_kind(argument: str, name: Any, dtype: Any) -> None:
 def _column(argument: str, name: Any, column: Any) -> np.ndarray:
     kind = getattr(column.dtype, "kind", "O")
     if kind not in "biuf":
-        row, first = next(((k, v) for k, v in enumerate(column) if not _is_number(v)), (0, None))
+        row, first = _first_other(column.tolist())
         example = f", first other value {first!r}"[:60] + f" at row {row}" if first is not None else ""
         raise InputTypeError(f"{argument} column {_short(name)} has dtype {str(column.dtype)[:40]}{example}; {_REMEDY}")
     converted: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -156,8 +157,11 @@ def _column(argument: str, name: Any, column: Any) -> np.ndarray:
     return converted
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number)
+def _first_other(values: list[Any]) -> tuple[int, Any]:
+    """The first cell that holds no number and is no text that says one, else the first that holds no number."""
+    others = [(k, v) for k, v in enumerate(values) if not isinstance(v, int | float | np.number) and v is not None]
+    spelt = ((k, v) for k, v in others if not isinstance(v, str) or number_of(v) is None)
+    return next(spelt, others[0] if others else (0, None))
 
 
 def _short(name: Any) -> str:
