@@ -343,6 +343,10 @@ def test_a_table_that_a_cluster_holds_is_used_where_it_lies(rng, client):
     np.testing.assert_allclose(scores.compute(), expected.to_numpy(), rtol=1e-12)
     job = nlis.run(LINEAR, kept[FEATURES], kept["y"], size=30, seed=0)
     assert job.fit.names == A.columns[:5]
+    moved = parts(frame).shuffle("b").persist()
+    _, scores = scores_of(moved[FEATURES], moved["y"], None)
+    rows = moved.compute()
+    np.testing.assert_allclose(scores.compute(), scores_of(rows[FEATURES], rows["y"], None)[1], rtol=1e-12)
     X, y, _, encoding = nlis.from_dataframe(parts(mixed(rng)), target="y", sample_weight="v")
     assert nlis.run(LINEAR, X, y, size=30, seed=0).fit.names == (*encoding.feature_names, "intercept")
 

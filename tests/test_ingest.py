@@ -294,6 +294,27 @@ def test_what_ends_in_between_leaves_nothing_under_the_name_or_beside_it(frame, 
     assert os.listdir(tmp_path) == ["t.csv"]
 
 
+def test_what_cannot_be_read_is_told_of_the_table_and_not_of_the_output(frame, tmp_path, monkeypatch):
+    path = written(tmp_path, frame, "csv")
+    real = ingest_room.check_rows
+    monkeypatch.setattr(ingest_room, "check_rows", lambda *given: (real(*given), path.unlink()))
+    with pytest.raises(nlis.MissingDataError, match=r"table=.* is gone: it was removed while it was read"):
+        nlis.ingest(path, tmp_path / "out.zarr", **HOW)
+    assert os.listdir(tmp_path) == []
+
+
+def test_many_categories_are_made_a_few_rows_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(ingest_room, "_BLOCK", 8 * 50 * 7)
+    words = [f"w{k % 50:02}" for k in range(300)]
+    (tmp_path / "t.csv").write_text("\n".join(["t", *words]) + "\n")
+    sizes, real = [], nlis.Encoding.block
+    monkeypatch.setattr(nlis.Encoding, "block", lambda self, *given: sizes.append(real(self, *given)) or sizes[-1])
+    nlis.ingest(tmp_path / "t.csv", tmp_path / "out.zarr", drop_first=False)
+    assert max(map(len, sizes)) == 7
+    X, _ = nlis.open_rows(tmp_path / "out.zarr", X="X")
+    assert same_bits(X.compute(), np.eye(50)[np.arange(300) % 50])
+
+
 def test_a_file_that_grows_while_it_is_read_is_told(frame, tmp_path, monkeypatch):
     path = written(tmp_path, frame, "csv")
     real = ingest_room.check_rows

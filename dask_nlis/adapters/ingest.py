@@ -26,8 +26,8 @@ from dask_nlis.intake import (
 from dask_nlis.versions import versions_here
 from dask_nlis.watch import Advance, Compute, watched
 
-#: Bytes that one task of the progress bar stands for.
-_TASK = 2**20
+#: Bytes that one task of the progress bar stands for, and bytes of features that are made at a time.
+_TASK, _BLOCK = 2**20, 2**24
 
 
 def ingest(
@@ -196,25 +196,31 @@ def _write(
     n_rows = 0
     words = [name for name, kind in zip(encoding.columns, encoding.kinds, strict=True) if kind == CATEGORY]
     for piece in source.pieces(asked.used, words, asked.na):
-        rows = _features(piece, asked, encoding)
-        n_rows += len(rows["X"])
-        if n_rows > encoding.n_rows:
-            break
-        store.add_rows(rows)
+        for rows in _features(piece, asked, encoding):
+            n_rows += len(rows["X"])
+            if n_rows > encoding.n_rows:
+                raise _changed()
+            store.add_rows(rows)
         told(source.n_bytes + piece.read)
     if n_rows != encoding.n_rows:
-        raise ChangedDataError("table changed between the two passes over it; run again when it is complete")
+        raise _changed()
 
 
-def _features(piece: Piece, asked: Asked, encoding: Encoding) -> dict[str, np.ndarray]:
-    """X, y and weights of the complete rows of a piece."""
-    complete = ~np.logical_or.reduce([cells.missing for cells in piece.cells.values()])
+def _changed() -> ChangedDataError:
+    return ChangedDataError("table changed between the two passes over it; run again when it is complete")
+
+
+def _features(piece: Piece, asked: Asked, encoding: Encoding) -> Iterator[dict[str, np.ndarray]]:
+    """X, y and weights of the complete rows of a piece, some at a time: a word may become very many columns."""
+    complete = np.flatnonzero(~np.logical_or.reduce([cells.missing for cells in piece.cells.values()]))
     kinds = dict(zip(encoding.columns, encoding.kinds, strict=True)) | dict.fromkeys(asked.beside, NUMBER)
     cells = {name: as_kind(each, kinds[name]) for name, each in piece.cells.items()}
-    kept = {name: each.taken(complete) for name, each in cells.items()}
-    return {"X": encoding.block(kept, piece.first)} | {
-        name: kept[column].values.astype(np.float64) for column, name in asked.beside.items()
-    }
+    step = max(1, _BLOCK // (8 * len(encoding.feature_names)))
+    for start in range(0, len(complete), step):
+        kept = {name: each.taken(complete[start : start + step]) for name, each in cells.items()}
+        yield {"X": encoding.block(kept, piece.first)} | {
+            name: kept[column].values.astype(np.float64) for column, name in asked.beside.items()
+        }
 
 
 @contextmanager

@@ -7,9 +7,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dask_nlis.adapters.cells import BOOL, CATEGORY, NUMBER, Cells, cells_of, word_of
-from dask_nlis.errors import ChangedDataError, DamagedDataError, InputError, InputTypeError, NlisError
+from dask_nlis.errors import (
+    ChangedDataError,
+    DamagedDataError,
+    InputError,
+    InputTypeError,
+    MissingDataError,
+    NlisError,
+    ReadError,
+)
 from dask_nlis.intake import (
+    Cut,
     Footers,
+    brief,
     column_values,
     is_csv,
     is_parquet,
@@ -72,7 +82,7 @@ def _csv(path: str) -> Source:
     def pieces(columns: Sequence[str], as_words: Sequence[str], missing: Sequence[str]) -> Iterator[Piece]:
         places = {name: head.names.index(name) for name in columns}
         words = [places[name] for name in as_words]
-        for cut in rows_of_csv("table", path, head):
+        for cut in _read(path, rows_of_csv("table", path, head)):
             n_rows = len(cut.ends)
             found = parse_rows(path, cut.text, cut.first, n_rows, list(places.values()), words, missing)
             cells = {
@@ -125,11 +135,28 @@ def _batches(file: str, columns: Sequence[str]) -> Iterator[tuple[Any, float]]:
                 yield batch, done / total
     except NlisError:
         raise
+    except OSError as cause:
+        if cause.errno is None:  # of pyarrow, on what the file holds
+            raise DamagedDataError(f"table: {short(file)} cannot be read ({brief(cause)}); write it anew") from cause
+        raise _unread(file, cause) from cause
     except Exception as cause:
-        why = " ".join(str(cause).split())[:100]
-        raise DamagedDataError(
-            f"table: {short(file)} cannot be read ({type(cause).__name__}: {why}); write it anew"
-        ) from cause
+        raise DamagedDataError(f"table: {short(file)} cannot be read ({brief(cause)}); write it anew") from cause
+
+
+def _read(path: str, cuts: Iterator[Cut]) -> Iterator[Cut]:
+    """The same, with errors of the system told of the table."""
+    try:
+        yield from cuts
+    except NlisError:
+        raise
+    except OSError as cause:
+        raise _unread(path, cause) from cause
+
+
+def _unread(path: str, cause: OSError) -> NlisError:
+    if isinstance(cause, FileNotFoundError):
+        return MissingDataError(f"table={short(path)} is gone: it was removed while it was read; put it back")
+    return ReadError(f"table={short(path)} cannot be read ({brief(cause)}); check the file, and run again")
 
 
 def _check_type(name: str, kind: Any) -> None:

@@ -3,7 +3,7 @@
 from dask_nlis.intake.cell_words import number_of
 from dask_nlis.intake.containers import Container, give_back
 from dask_nlis.intake.csv_files import is_csv, pandas_for, parse_rows
-from dask_nlis.intake.csv_scan import read_header, rows_of_csv
+from dask_nlis.intake.csv_scan import Cut, read_header, rows_of_csv
 from dask_nlis.intake.frames import LARGEST_INTEGER, is_dask_table, of_partitions
 from dask_nlis.intake.links import is_within
 from dask_nlis.intake.names import column_names, default_names, name_columns, with_names
@@ -14,6 +14,7 @@ from dask_nlis.intake.opened import Opened, check_block_bytes, in_memory, open_a
 from dask_nlis.intake.parquet_files import column_values
 from dask_nlis.intake.parquet_footers import Footers, column_there, is_parquet, read_footers, short
 from dask_nlis.intake.reader import Storage, stored_as
+from dask_nlis.intake.retrying import brief
 from dask_nlis.intake.rows import Rows, take_in
 from dask_nlis.intake.score_files import (
     ScoreRecord,
@@ -35,6 +36,7 @@ from dask_nlis.intake.zarr_files import open_stored, write_rows
 __all__ = [
     "LARGEST_INTEGER",
     "Container",
+    "Cut",
     "Footers",
     "NewRows",
     "Opened",
@@ -44,6 +46,7 @@ __all__ = [
     "Standardized",
     "Storage",
     "block_name",
+    "brief",
     "check_block_bytes",
     "check_new",
     "column_names",
