@@ -89,8 +89,8 @@ def _layer(
     fused = table.optimize()
     parts, nodes = fused.__dask_keys__(), convert_legacy_graph(dict(fused.__dask_graph__()))
     made = _made_alone(nodes, parts)
-    # What a cluster holds keeps the names of the tasks that made it, but depends on nothing.
-    if made is None and any(_SHUFFLED.search(str(key)) for key, node in nodes.items() if node.dependencies):
+    # What a cluster holds keeps the names of the tasks that made it, but is none.
+    if made is None and any(_SHUFFLED.search(str(key)) for key, node in nodes.items() if isinstance(node, Task)):
         phase.warn(
             f"{argument} is a table after a shuffle, which each read does anew, in whatever order rows come; persist it first "
             "(all columns in one table), or write it to Parquet",
