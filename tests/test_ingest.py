@@ -6,8 +6,11 @@ import json
 import os
 import re
 import sys
+import tempfile
 
 import dask
+import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 import zarr
@@ -388,6 +391,34 @@ def test_stores_that_tell_no_encoding_are_refused(tmp_path):
     ):
         with pytest.raises(kind, match=says):
             nlis.Encoding.load(path)
+
+
+WORDS = st.text("ab,\"\n é=;'", min_size=1, max_size=6).map(lambda word: f"w{word}")
+
+
+@hypothesis.settings(max_examples=40)
+@hypothesis.given(
+    cells=st.lists(
+        st.tuples(st.floats(allow_nan=False, allow_infinity=False), WORDS, st.booleans()), min_size=1, max_size=40
+    ),
+    size=st.integers(20, 400),
+    ending=st.sampled_from(["\n", "\r\n"]),
+)
+def test_whatever_words_and_numbers_a_csv_file_holds_they_come_back(cells, size, ending):
+    frame = pd.DataFrame(cells, columns=["number", "word", "flag"])
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_scan, "_PIECE", size)
+        path, out = f"{folder}/t.csv", f"{folder}/o.zarr"
+        frame.to_csv(path, index=False, lineterminator=ending)
+        encoding = nlis.ingest(path, out, drop_first=False)
+        X = nlis.open_rows(out, X="X")[0].compute()
+        Y, _ = nlis.open_rows(path, X=["flag", "number"], block_bytes=16 * 7)
+        assert same_bits(Y.compute(), frame[["flag", "number"]].to_numpy(float))
+    words = encoding.categories[1]
+    assert words == tuple(sorted(set(frame["word"])))
+    assert same_bits(X[:, 0], frame["number"].to_numpy())
+    assert [words[k] for k in X[:, 1:-1].argmax(axis=1)] == frame["word"].tolist()
+    assert same_bits(X[:, -1], frame["flag"].to_numpy(float))
 
 
 # -- In a shell -----------------------------------------------------------------------------------------------------------------

@@ -39,8 +39,12 @@ class Footers(NamedTuple):
 def is_parquet(path: str) -> bool:
     """Whether a local path is a Parquet file, by its suffix or first bytes, or a folder that holds some and is no Zarr store."""
     if os.path.isdir(path):
-        own = (name for name in ("zarr.json", ".zgroup", ".zarray") if os.path.exists(os.path.join(path, name)))
-        return next(own, None) is None and (bool(_pieces(path)) or _keys(path) != [])
+        if any(os.path.exists(os.path.join(path, name)) for name in ("zarr.json", ".zgroup", ".zarray")):
+            return False
+        try:
+            return bool(_pieces(path) or _keys(path))
+        except OSError:  # a folder that may not be listed, of which others tell
+            return False
     if not os.path.isfile(path):
         return path.lower().endswith(_SUFFIXES)
     with open(path, "rb") as file:
