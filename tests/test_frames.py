@@ -253,6 +253,20 @@ def test_the_recipe_of_two_csv_parts_has_the_same_columns_in_both(tmp_path):
         nlis.from_dataframe(dirty)
 
 
+@pytest.mark.adapters
+def test_names_of_rows_in_a_dask_table_are_refused_by_the_first_part_that_has_too_many():
+    lazy = parts(pd.DataFrame({"id": [f"r{k}" for k in range(400)]}))
+    with pytest.raises(
+        nlis.InputError, match="column 'id' has 100 different values in 100 rows, above max_categories=99"
+    ):
+        nlis.from_dataframe(lazy, max_categories=99)
+    with pytest.raises(
+        nlis.InputError, match="column 'id' has 400 different values in 400 rows, above max_categories=399"
+    ):
+        nlis.from_dataframe(lazy, max_categories=399)
+    assert nlis.from_dataframe(lazy, max_categories=400).X.shape[1] == 399
+
+
 def test_other_rows_are_encoded_in_the_same_way(rng):
     frame = mixed(rng)
     encoding = nlis.from_dataframe(frame, target="y", sample_weight="v").encoding

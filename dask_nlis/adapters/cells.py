@@ -155,15 +155,15 @@ class Seen:
         if cells.kind != CATEGORY:
             self.kinds |= set() if cells.missing.all() else {cells.kind}
             return
-        held = np.flatnonzero(np.bincount(cells.values[cells.values >= 0], minlength=len(cells.words))).tolist()
-        self.words.update(cells.words[k] for k in held)
+        held = np.bincount(cells.values[cells.values >= 0], minlength=len(cells.words)) > 0
+        self.words.update(cells.words[k] for k in np.flatnonzero(held).tolist())
         if self.as_words:
             return
-        words = [k for k in held if number_of(cells.words[k]) is None]
-        if words and self.first_word is None:
-            first, word = min((cells.first(k), cells.words[k]) for k in words)
-            self.first_word = row + first, word
-        self.looks_like_numbers |= len(words) < len(held)
+        plain = np.array([number_of(word) is None for word in cells.words], dtype=bool)  # that are no numbers
+        if (held & plain).any() and self.first_word is None:
+            first = int(np.argmax(np.append(plain, False)[cells.values]))
+            self.first_word = row + first, cells.words[cells.values[first]]
+        self.looks_like_numbers |= bool((held & ~plain).any())
 
     def join(self, other: "Seen", row: int) -> None:
         """Take in what was seen of the rows from a row on."""

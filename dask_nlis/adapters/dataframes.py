@@ -186,18 +186,18 @@ def _kinds(table: Any, positions: dict[str, int], max_categories: int) -> _Found
             open_ones.append(name)
         else:
             cells_of("table", name, table.iloc[:0, k] if not is_dask_table(table) else table._meta.iloc[:, k])
-    for name, seen in _seen(table, {name: positions[name] for name in open_ones}).items():
+    for name, seen in _seen(table, {name: positions[name] for name in open_ones}, max_categories).items():
         seen.check("table", name, max_categories, _REMEDY)
         found[name] = seen.kind, tuple(sorted(seen.words)) if seen.kind == CATEGORY else None
     return {name: found[name] for name in positions}
 
 
-def _seen(table: Any, positions: dict[str, int]) -> dict[str, Seen]:
+def _seen(table: Any, positions: dict[str, int], max_categories: int) -> dict[str, Seen]:
     """What columns of objects hold; of Dask by one read of those columns."""
     if not positions or not is_dask_table(table):
         return _seen_in(table, positions)
     part = table[[table.columns[k] for k in positions.values()]]
-    array = of_partitions("table", part, _block_seen, dict(zip(positions, range(len(positions)), strict=True)))
+    array = of_partitions("table", part, _block_seen, {name: k for k, name in enumerate(positions)}, max_categories)
     together: dict[str, Seen] = {name: Seen(typed=True) for name in positions}
     row = 0
     for block in phase.blocks_of(array, "nlis-categories"):
@@ -216,9 +216,14 @@ def _seen_in(part: Any, positions: dict[str, int]) -> dict[str, Seen]:
     return found
 
 
-def _block_seen(part: Any, positions: dict[str, int]) -> np.ndarray:
+def _block_seen(part: Any, positions: dict[str, int], max_categories: int) -> np.ndarray:
+    """What a partition holds; words that are too many already are not sent anywhere."""
+    found = _seen_in(part, positions)
+    for name, seen in found.items():
+        if not (seen.kinds or seen.looks_like_numbers):
+            check_count("table", name, len(seen.words), max_categories, f" in {len(part):,} rows")
     out = np.empty(1, dtype=object)
-    out[0] = len(part), _seen_in(part, positions)
+    out[0] = len(part), found
     return out
 
 
