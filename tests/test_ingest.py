@@ -5,6 +5,7 @@ import importlib
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -419,6 +420,37 @@ def test_whatever_words_and_numbers_a_csv_file_holds_they_come_back(cells, size,
     assert same_bits(X[:, 0], frame["number"].to_numpy())
     assert [words[k] for k in X[:, 1:-1].argmax(axis=1)] == frame["word"].tolist()
     assert same_bits(X[:, -1], frame["flag"].to_numpy(float))
+
+
+PEAKS = """
+import resource, sys
+import dask_nlis as nlis
+
+for name in ("short", "long"):
+    for _ in range(2):
+        nlis.ingest(f"{name}.csv", f"{name}{_}.zarr", target="y", standardize=True, block_bytes=2**22)
+        X, y = nlis.open_rows(f"{name}.csv", X=["a", "b"], y="y", block_bytes=2**22)
+        nlis.factorize(nlis.reference_matrix(nlis.Problem(nlis.Linear()), X, y))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.slow
+def test_a_table_of_four_times_the_rows_takes_no_more_memory(tmp_path, rng):
+    rows = "".join(
+        f"{a!r},{b!r},{'uvw'[k % 3]},{y!r}\n" for k, (a, b, y) in enumerate(rng.normal(size=(100_000, 3)).tolist())
+    )
+    for name, times in {"short": 10, "long": 40}.items():
+        with (tmp_path / f"{name}.csv").open("w") as file:
+            file.write("a,b,word,y\n")
+            for _ in range(times):
+                file.write(rows)
+    assert (tmp_path / "long.csv").stat().st_size > 220 * 2**20
+    found = subprocess.run(
+        [sys.executable, "-c", PEAKS], capture_output=True, text=True, check=True, cwd=tmp_path, timeout=280
+    )
+    short, long = map(int, found.stdout.split())
+    assert long - short < 40  # MiB, beside 170 more of the file
 
 
 # -- In a shell -----------------------------------------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ def test_reads_that_fail_by_chance_are_tried_again(path, frame, monkeypatch):
         return read
 
     if path.suffix == ".csv":
-        monkeypatch.setattr(csv_files, "FileIO", flaky(csv_files.FileIO))
+        monkeypatch.setattr(csv_scan, "_opened", flaky(csv_scan._opened))
     else:
         monkeypatch.setattr(parquet_files, "column_values", flaky(parquet_files.column_values))
     assert same_bits(X.compute(), numbers(frame, ["depth"]))

@@ -82,7 +82,7 @@ def _csv(path: str) -> Source:
     def pieces(columns: Sequence[str], as_words: Sequence[str], missing: Sequence[str]) -> Iterator[Piece]:
         places = {name: head.names.index(name) for name in columns}
         words = [places[name] for name in as_words]
-        for cut in _read(path, rows_of_csv("table", path, head)):
+        for cut in _read(path, rows_of_csv("table", path, len(head.names), head.begin)):
             n_rows = len(cut.ends)
             found = parse_rows(path, cut.text, cut.first, n_rows, list(places.values()), words, missing)
             cells = {

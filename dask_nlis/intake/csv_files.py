@@ -6,18 +6,16 @@ What travels to a task is the path and where its rows begin and end; no text of 
 import io
 import os
 from collections.abc import Sequence
-from io import FileIO
 from itertools import accumulate
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from dask_nlis.errors import DamagedDataError, InputError, InputTypeError, MissingDataError
+from dask_nlis.errors import DamagedDataError, InputError, InputTypeError, MissingDataError, NlisError
 from dask_nlis.intake.cell_words import number_of
-from dask_nlis.intake.csv_scan import Scanned, Stretch
+from dask_nlis.intake.csv_scan import Scanned, Stretch, rows_of_csv
 from dask_nlis.intake.frames import LARGEST_INTEGER
-from dask_nlis.intake.npy_files import filled
 from dask_nlis.intake.parquet_footers import short
 from dask_nlis.intake.retrying import brief
 from dask_nlis.intake.stamps import Stamp
@@ -37,6 +35,7 @@ class CsvTable:
     path: str
     columns: tuple[str, ...]
     places: tuple[int, ...]  # of the columns in a row
+    n_cells: int  # of a row
     flat: bool  # one column, (n,)
     n_rows: int  # of the whole file
     first: int
@@ -67,25 +66,32 @@ class CsvTable:
 
     def _read(self) -> np.ndarray:
         begin, end, n_rows = self.stretch
-        raw = bytearray(end - begin)
+        out, done = np.empty((n_rows, len(self.columns))), 0
         try:
-            with FileIO(self.path) as file:
-                whole = filled(memoryview(raw), file, begin)
+            for cut in rows_of_csv("path", self.path, self.n_cells, begin, end, self.first):
+                values = self.parsed(cut.text, len(cut.ends), cut.first)
+                done += len(values)
+                out[done - len(values) : done] = values[: max(0, n_rows - done + len(values))]
         except FileNotFoundError as cause:
             raise MissingDataError(
                 f"{self.path!r} is not there: it was removed since it was opened, or workers do not see it; put it back"
             ) from cause
+        except NlisError:
+            self.stamp.check_metadata(repr(self.path))
+            raise
         self.stamp.check_metadata(repr(self.path))
-        if not whole:
-            raise DamagedDataError(f"{short(self.path)} ends before byte {end:,}: it was cut short; write it anew")
-        return self.parsed(bytes(raw), n_rows)
+        if done != n_rows:
+            raise DamagedDataError(
+                f"{short(self.path)} has {done} rows from row {self.first} on in place of {n_rows}; write it anew"
+            )
+        return out
 
-    def parsed(self, text: bytes, n_rows: int) -> np.ndarray:
-        """Text of rows from the first one on, as numbers."""
-        table = parse_rows(self.path, text, self.first, n_rows, self.places)
+    def parsed(self, text: bytes, n_rows: int, first: int) -> np.ndarray:
+        """Text of rows from row `first` on, as numbers."""
+        table = parse_rows(self.path, text, first, n_rows, self.places)
         out = np.empty((n_rows, len(self.columns)))
         for j, (name, place) in enumerate(zip(self.columns, self.places, strict=True)):
-            out[:, j] = csv_values(table[place], name, self.first)
+            out[:, j] = csv_values(table[place], name, first)
         return out
 
 
@@ -142,7 +148,7 @@ def parts_of(found: Scanned, columns: tuple[str, ...], flat: bool) -> list[CsvTa
     firsts = [0, *accumulate(each.rows for each in stretches)]
     rest = found.stamp, found.token
     return [
-        CsvTable(found.path, columns, places, flat, found.n_rows, first, stretch, *rest)
+        CsvTable(found.path, columns, places, len(found.names), flat, found.n_rows, first, stretch, *rest)
         for first, stretch in zip(firsts, stretches, strict=False)
     ]
 
@@ -157,7 +163,7 @@ def try_rows(argument: str, part: CsvTable) -> None:
         return
     kept = [row for row in rows[:-1] if row.strip(b"\r")]
     try:
-        part.parsed(b"\n".join(kept) + b"\n", len(kept))
+        part.parsed(b"\n".join(kept) + b"\n", len(kept), 0)
     except (InputError, InputTypeError) as error:
         raise type(error)(f"{argument}: {error}") from error
 

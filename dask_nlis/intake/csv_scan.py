@@ -7,6 +7,7 @@ cell moves into another column where a task reads the middle of the file.
 import csv
 import gzip
 import os
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -123,7 +124,7 @@ def scan_csv(argument: str, path: str, most_rows: int, most_bytes: int) -> Scann
     begin = end = head.begin
     rows = total = 0
     stat = os.stat(where)
-    for cut in rows_of_csv(argument, where, head):
+    for cut in rows_of_csv(argument, where, len(head.names), head.begin):
         ends = np.minimum(cut.ends, stat.st_size)  # the last row may have no line break
         while len(ends):
             # As many rows as fit, one at least.
@@ -143,14 +144,20 @@ def scan_csv(argument: str, path: str, most_rows: int, most_bytes: int) -> Scann
     return Scanned(where, head.names, tuple(stretches), stamp, token)
 
 
-def rows_of_csv(argument: str, path: str, head: Header) -> Iterator[Cut]:
-    """The rows of a CSV file, some megabytes at a time; raises where a row has not the cells of the header."""
-    n_rows, n_cells = 0, len(head.names)
+def rows_of_csv(
+    argument: str, path: str, n_cells: int, begin: int, end: int | None = None, first: int = 0
+) -> Iterator[Cut]:
+    """The rows of a CSV file between two bytes, some megabytes at a time, the first of them with the number `first`.
+
+    Raises where a row has not as many cells as the header has names.
+    """
+    n_rows = first
     with _opened(path) as file, _decoded(argument, path):
-        file.seek(head.begin)
-        rest, start, last = b"", head.begin, False
+        file.seek(begin)
+        rest, start, last, left = b"", begin, False, sys.maxsize if end is None else end - begin
         while not last:
-            new = file.read(_PIECE)
+            new = file.read(min(_PIECE, left))
+            left -= len(new)
             last = not new
             piece = rest + (new or (b"\n" if rest and not rest.endswith(b"\n") else b""))
             ends, commas = _rows(np.frombuffer(piece, dtype=np.uint8))
