@@ -423,9 +423,11 @@ def test_whatever_words_and_numbers_a_csv_file_holds_they_come_back(cells, size,
 
 
 PEAKS = """
-import resource, sys
+import resource
+import dask
 import dask_nlis as nlis
 
+dask.config.set(scheduler="synchronous")  # each thread has memory of its own that it does not give back
 for name in ("short", "long"):
     for _ in range(2):
         nlis.ingest(f"{name}.csv", f"{name}{_}.zarr", target="y", standardize=True, block_bytes=2**22)
