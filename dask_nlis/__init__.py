@@ -24,6 +24,7 @@ from dask_nlis.activations import (
     Swish,
     Tanh,
 )
+from dask_nlis.adapters import Encoded, Encoding, from_dataframe, ingest
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
 from dask_nlis.diagnostics import (
     Certificate,
@@ -145,6 +146,8 @@ __all__ = [
     "DeviceError",
     "Drift",
     "Elu",
+    "Encoded",
+    "Encoding",
     "Exp",
     "Factor",
     "FingerprintMismatchError",
@@ -221,7 +224,9 @@ __all__ = [
     "excess_loss_bound",
     "extend",
     "factorize",
+    "from_dataframe",
     "influence_scores",
+    "ingest",
     "leverage_scores",
     "lipschitz_bound",
     "log_net_size",

@@ -64,6 +64,8 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
         "drift": lambda: nlis.drift(problem, X, y, [theta, 1.1 * theta]),
         "dual_matrix": lambda: nlis.dual_matrix(problem, X, y, theta=theta, sample_weight=np.ones(N)),
         "excess_loss_bound": lambda: nlis.excess_loss_bound(1.0, 0.1),
+        "from_dataframe": lambda: nlis.from_dataframe(_frame(X, y), target="y"),
+        "ingest": lambda: _ingested(folder, X, y),
         "factorize": lambda: [nlis.factorize(A, method=method) for method in ("auto", "tsqr", "sketch", "sketch-only")],
         "influence_scores": lambda: nlis.influence_scores(T, second),
         "leverage_scores": lambda: nlis.leverage_scores(A, factor),
@@ -103,6 +105,17 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
 def _monitored(folder: Path, A: nlis.TallMatrix) -> None:
     with nlis.monitor(folder / "run.html", progress=False):
         nlis.norm_scores(A)
+
+
+def _frame(X: np.ndarray, y: np.ndarray) -> Any:
+    import pandas as pd
+
+    return pd.DataFrame(X, columns=list("abc")).assign(y=y, t=np.where(y > 0, "high", "low"))
+
+
+def _ingested(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
+    _frame(X, y).to_csv(folder / "table.csv", index=False)
+    nlis.ingest(folder / "table.csv", folder / "table.zarr", target="y")
 
 
 def functions() -> set[str]:

@@ -1,11 +1,13 @@
 """A valid call of every public name, and values that belong in none: what `test_bad_arguments` spoils the calls with."""
 
 import datetime
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import scipy.sparse
 from counting import rows_of
 
@@ -23,6 +25,10 @@ SAMPLE, OTHER = (nlis.draw(SCORES, 16, seed=k) for k in range(2))
 DRAWN = SAMPLE.take(X, Y)
 FIT = nlis.refit(PROBLEM, *DRAWN, SAMPLE)
 RUN = nlis.run(PROBLEM, X, Y, size=12, seed=0, rounds=1, missing="raise")
+
+
+FRAME = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=Y, v=Y**2, d=0)
+ENCODED = nlis.from_dataframe(FRAME, ["a", "b", "c"], target="y")
 
 
 def value(theta, x):
@@ -58,6 +64,12 @@ class Estimator:
 def sampler_fitted(**given):
     """An estimator keeps its arguments as they come and checks them in fit."""
     return nlis.NonlinearLeverageSampler(**given).fit(X, np.where(Y > 0, 1, -1))
+
+
+def ingest(**given):
+    """As if for the first time: an output that is there would be refused before anything else."""
+    shutil.rmtree("out.zarr", ignore_errors=True)
+    return nlis.ingest(**given)
 
 
 _ROWS = {"problem": PROBLEM, "X": X, "y": Y, "sample_weight": Y**2, "missing": "raise", "device": "cpu"} | {
@@ -212,6 +224,21 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         | {"size": 9, "epsilon": None, "seed": 0, "store": None, "keep_scores": True, "theta": None}
         | {"resume": False, "verify": False, "data_version": None}
         | {"scores": "two-stage", "scheme": "poisson", "shares": None, "rounds": 2, "pilot_size": 4},
+    ),
+    "Encoding.encode": (ENCODED.encoding.encode, {"table": FRAME}),
+    "Encoding.from_dict": (nlis.Encoding.from_dict, {"found": ENCODED.encoding.to_dict()}),
+    "Encoding.load": (nlis.Encoding.load, {"path": "table.zarr"}),
+    "Encoding.to_raw": (ENCODED.encoding.to_raw, {"theta": THETA}),
+    "from_dataframe": (
+        nlis.from_dataframe,
+        {"table": FRAME, "features": ["a", "b", "c"], "target": "y", "sample_weight": "v"}
+        | {"drop_first": True, "max_categories": 9},
+    ),
+    "ingest": (
+        ingest,
+        {"table": "table.csv", "out": "out.zarr", "target": "y", "sample_weight": "v", "columns": ["a", "b", "c"]}
+        | {"exclude": ["d"], "categorical": ["c"], "na": ["-"], "drop_first": True, "standardize": True}
+        | {"missing": "raise", "max_categories": 99, "dtype": "float64", "block_bytes": 10**6},
     ),
     "extend": (
         nlis.extend,

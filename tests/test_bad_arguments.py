@@ -13,14 +13,27 @@ from collections.abc import Iterable
 import dask
 import pytest
 import zarr
-from spoils import BAD, CALLS, SAMPLE, X, Y
+from spoils import BAD, CALLS, FRAME, SAMPLE, X, Y
 
 import dask_nlis as nlis
 from dask_nlis.errors import NlisError, NlisWarning
 
 #: Names that verbs return and users do not make, and nouns without arguments.
 MADE_BY_VERBS = frozenset(
-    {"Certificate", "Comparison", "Drift", "Factor", "Fit", "Plan", "RowTable", "Run", "Sample", "SampleSize"}
+    {
+        "Certificate",
+        "Comparison",
+        "Drift",
+        "Encoded",
+        "Encoding",
+        "Factor",
+        "Fit",
+        "Plan",
+        "RowTable",
+        "Run",
+        "Sample",
+        "SampleSize",
+    }
     | {"Sandwich", "Standardization", "Standardized", "TallMatrix"}
 )
 
@@ -99,6 +112,8 @@ def _elsewhere(tmp_path, monkeypatch):
     group = zarr.create_group("data.zarr")
     group.create_array("X", data=X)
     group.create_array("y", data=Y)
+    FRAME.to_csv("table.csv", index=False)
+    nlis.ingest("table.csv", "table.zarr", target="y")
     with dask.config.set(scheduler="synchronous"):
         yield
 

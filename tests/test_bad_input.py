@@ -95,16 +95,10 @@ BEFORE_COMPUTE = {
         TYPE,
         "y has dtype <U1.*encode it as numbers",
     ),
-    "45 Dask DataFrame": (
-        lambda: matrix(dask_frame()),
-        TYPE,
-        r"X is a Dask DataFrame.*X\.to_dask_array\(lengths=True\)",
-    ),
-    "45 Dask Series": (lambda: matrix(X, dask_frame()["a"]), TYPE, r"y is a Dask Series.*y\.to_dask_array"),
     "45 text in a Dask DataFrame": (
         lambda: matrix(dask_frame(b=["x"] * 20)),
         TYPE,
-        "X column 'b' has dtype .*categorize",
+        "X column 'b' has dtype .*from_dataframe",
     ),
 }
 NEEDS_ADAPTERS = ("45", "47")
@@ -151,7 +145,7 @@ ACCEPTED = {
     "33 y in other chunks": (lambda path: matrix(LAZY, da.from_array(Y, 7)), None),
     "34 y as a column": (lambda path: matrix(LAZY, Y[:, None]), r"y has shape \(20, 1\) and is read as \(20,\)"),
     "45 columns of a Dask DataFrame": (
-        lambda path: matrix(dask_frame(b=X[:, 1], c=X[:, 2]).to_dask_array(lengths=True), Y),
+        lambda path: matrix(dask_frame(b=X[:, 1], c=X[:, 2]), Y),
         None,
     ),
     "46 pandas": (lambda path: matrix(frame(b=X[:, 1], c=X[:, 2]), Y), None),
@@ -227,7 +221,7 @@ def test_one_dash_in_a_csv_file_is_named_with_its_column_and_row(tmp_path):
     (tmp_path / "dirty.csv").write_text("size,age\n1,2\n3,-\n5,6\n")
     table = pd.read_csv(tmp_path / "dirty.csv")
     with no_compute():
-        refused((lambda: matrix(table), TYPE, "X column 'age' has dtype .*first other value '2' at row 0|'-' at row 1"))
+        refused((lambda: matrix(table), TYPE, "X column 'age' has dtype .*first other value '-' at row 1"))
 
 
 @pytest.mark.adapters
@@ -236,10 +230,10 @@ def test_categories_fixed_over_the_whole_data_give_the_same_columns_in_every_par
     table = pd.DataFrame({"size": np.arange(6.0), "city": list("aabbcc")})
     parts = dd.from_pandas(table, npartitions=2)
     with no_compute():
-        refused((lambda: matrix(parts), TYPE, r"X column 'city' has dtype .*get_dummies after \.categorize"))
+        refused((lambda: matrix(parts), TYPE, r"X column 'city' has dtype .*from_dataframe"))
     encoded = dd.get_dummies(parts.categorize(["city"]), dtype=float)
     assert [list(part.columns) for part in (p.compute() for p in encoded.partitions)] == [list(encoded.columns)] * 2
-    A = matrix(encoded.to_dask_array(lengths=True))
+    A = matrix(encoded)
     assert same_bits(
         nlis.norm_scores(A).compute(), nlis.norm_scores(matrix(pd.get_dummies(table, dtype=float))).to_numpy()
     )

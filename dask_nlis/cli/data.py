@@ -9,6 +9,7 @@ import click
 import dask_nlis as nlis
 from dask_nlis.cli.problems import problem_options
 from dask_nlis.errors import NlisError
+from dask_nlis.intake import columns_of, is_table
 from dask_nlis.pipeline.asked import SCORES
 from dask_nlis.sampling import SCHEMES
 
@@ -27,7 +28,11 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add DATA, its arrays, the problem and the design to a command."""
     options = (
         click.argument("data"),
-        click.option("--x", default="X", show_default=True, help="Name of the features in DATA."),
+        click.option(
+            "--x",
+            metavar="NAME",
+            help="Name of the features in DATA, X by default; of a table names with commas, by default all others.",
+        ),
         click.option("--y", help="Name of the labels in DATA; where DATA is an NPY file, the path of another."),
         click.option("--weight", help="Name of row weights in DATA, or the path of an NPY file."),
         problem_options,
@@ -46,7 +51,7 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def opened(
-    data: str, x: str, y: str | None, weight: str | None, block_bytes: int | None, allow_missing: bool
+    data: str, x: str | None, y: str | None, weight: str | None, block_bytes: int | None, allow_missing: bool
 ) -> tuple[Any, Any, Any]:
     """Features, labels and row weights of DATA."""
     how: dict[str, Any] = {
@@ -55,9 +60,17 @@ def opened(
     }  # or as the Dask configuration says
     if data.lower().endswith(".npy"):
         return data, y, weight
-    features, labels = nlis.open_rows(data, X=x, y=y, **how)
+    names = _named(data, x, y, weight) if is_table(data) else x or "X"
+    features, labels = nlis.open_rows(data, X=names, y=y, **how)
     try:
-        weights = None if weight is None else nlis.open_rows(data, X=x, y=weight, **how)[1]
+        weights = None if weight is None else nlis.open_rows(data, X=names, y=weight, **how)[1]
     except NlisError as error:  # it is opened as labels are
-        raise type(error)(re.sub(r"^y(?=[ =])", "--weight", str(error))) from error
+        raise type(error)(re.sub(r"^y(?=[ =:])", "--weight", str(error))) from error
     return features, labels, weights
+
+
+def _named(data: str, x: str | None, y: str | None, weight: str | None) -> list[str]:
+    """Columns of the features of a table: those named, or all but labels and weights."""
+    if x is not None:
+        return [name.strip() for name in x.split(",")]
+    return [name for name in columns_of(data) if name not in (y, weight)]

@@ -9,6 +9,7 @@ import click
 
 from dask_nlis import __version__
 from dask_nlis.cli.demo import demo
+from dask_nlis.cli.ingest import ingest
 from dask_nlis.cli.inspect import inspect
 from dask_nlis.cli.plan import plan
 from dask_nlis.cli.run import run
@@ -33,6 +34,7 @@ def group() -> None:
     Examples:
       dask-nlis demo                      the whole job on built-in data, in a temporary folder
       dask-nlis demo --folder try --seed 7
+      dask-nlis ingest taxi.csv --target fare --out taxi.zarr                 a table becomes a store
       dask-nlis plan taxi.zarr --y y --model single-index --activation tanh   what a run would take
       dask-nlis run taxi.zarr --y y --model single-index --activation tanh --size 5000 --store run.zarr --resume
       dask-nlis inspect run.zarr          how far it has come
@@ -46,6 +48,7 @@ group.add_command(demo)
 group.add_command(plan)
 group.add_command(run)
 group.add_command(inspect)
+group.add_command(ingest)
 
 
 def _remedy(arguments: Sequence[str] | None) -> str:

@@ -25,7 +25,7 @@ from dask_nlis.planner import METHODS
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan(
     data: str,
-    x: str,
+    x: str | None,
     y: str | None,
     weight: str | None,
     file: Path | None,
@@ -38,7 +38,7 @@ def plan(
 ) -> None:
     """Tell what a run on DATA would read, compute and hold, and refuse what cannot fit. Writes nothing.
 
-    DATA is a Zarr group or an HDF5 file, or an NPY file of the features alone.
+    DATA is a Zarr group or an HDF5 file, a table (.parquet, .csv) with columns of numbers, or an NPY file of the features alone.
 
     \b
     Examples:

@@ -54,7 +54,7 @@ EXIT_UNMET = 3
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def run(
     data: str,
-    x: str,
+    x: str | None,
     y: str | None,
     weight: str | None,
     file: Path | None,
@@ -69,7 +69,8 @@ def run(
 ) -> None:
     """Score all rows of DATA, draw the ones that matter, fit on them, and say what the fit is worth.
 
-    DATA is a Zarr group or an HDF5 file, or an NPY file of the features alone; it is read, and --store is written.
+    DATA is a Zarr group or an HDF5 file, a table (.parquet, .csv) with columns of numbers, or an NPY file of the features alone;
+    it is read, and --store is written.
 
     \b
     Examples:

@@ -14,11 +14,14 @@ from dask.utils import parse_bytes
 from dask_nlis.blocks import block_rows, row_chunks
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError
 from dask_nlis.intake.containers import Container
+from dask_nlis.intake.csv_files import is_csv
+from dask_nlis.intake.frames import from_dask, from_pandas, is_dask_table
 from dask_nlis.intake.hdf5_files import Hdf5Array, is_hdf5, list_hdf5, of_dataset
 from dask_nlis.intake.limits import check_blocks, check_header, row_bytes
 from dask_nlis.intake.links import check_inside
 from dask_nlis.intake.names import column_names
 from dask_nlis.intake.npy_files import FileArray, of_memmap, open_npy
+from dask_nlis.intake.parquet_footers import is_parquet
 from dask_nlis.intake.reader import Reader, write_unit
 from dask_nlis.intake.sizes import check_columns_known, with_sizes
 from dask_nlis.intake.zarr_files import (
@@ -34,13 +37,7 @@ from dask_nlis.intake.zarr_files import (
 from dask_nlis.kernels.numbers import is_lazy
 from dask_nlis.phase import setting, warn
 
-#: Beyond this float64 skips integers.
-LARGEST_INTEGER = 2**53
-
 _ACCEPTED = "a NumPy, Dask, Zarr, HDF5, pandas or xarray array, or a path to a Zarr array or NPY file"
-
-#: How text becomes columns that are the same in every part of the data.
-_ENCODE = "with the categories of the whole data (dd.get_dummies after .categorize())"
 
 #: A chunk or shard of more than so many blocks is refused: whole ones are read, and each task holds one.
 MOST_BLOCKS = 16
@@ -114,13 +111,14 @@ def _dispatch(argument: str, value: Any, block_bytes: int, chunks: Sequence[int]
         value = _at_path(argument, value)
     library = type(value).__module__.partition(".")[0]
     if library == "pandas" and hasattr(value, "index"):
-        block, names = _from_pandas(argument, value)
+        block, names = from_pandas(argument, value)
         index = Container("pandas", value.index, lazy=False)
         return Opened(_from_memory(block, block_bytes, chunks), index, names)
     if library == "xarray":
         return _from_xarray(argument, value, block_bytes, chunks)
-    if library in ("dask", "dask_expr") and hasattr(value, "to_dask_array"):
-        raise _lazy_table(argument, value)
+    if is_dask_table(value):
+        lazy, names = from_dask(argument, value)
+        return Opened(lazy, Container("dask"), names)
     if library in ("torch", "cupy", "scipy", "sparse", "jax", "jaxlib", "polars") or isinstance(
         value, np.ma.MaskedArray
     ):
@@ -137,25 +135,15 @@ def _dispatch(argument: str, value: Any, block_bytes: int, chunks: Sequence[int]
     return from_storage(argument, value, block_bytes, chunks)
 
 
-def _lazy_table(argument: str, table: Any) -> InputTypeError:
-    """The error for a Dask DataFrame or Series, whose columns may differ in kind and whose rows are not counted."""
-    kinds = table.dtypes.items() if table.ndim == 2 else [(table.name, table.dtype)]
-    for name, dtype in kinds:
-        if getattr(dtype, "kind", "O") not in "biuf":
-            return InputTypeError(
-                f"{argument} column {str(name)!r} has dtype {dtype}; encode it as numbers first, {_ENCODE}, then give "
-                f"{argument}.to_dask_array(lengths=True)"
-            )
-    return InputTypeError(
-        f"{argument} is a Dask {type(table).__name__}, whose rows are not counted; give {argument}.to_dask_array(lengths=True)"
-    )
-
-
 def _at_path(argument: str, path: str | os.PathLike[str]) -> Any:
     """What is stored at a path: an NPY file or an array of Zarr, lazily; raises for what holds several arrays."""
     text = check_path(argument, path)
     if text.lower().endswith(".npy") and "://" not in text:
         return open_npy(argument, text)
+    if is_csv(text) or is_parquet(text):
+        raise InputError(
+            f"{argument}={text.partition('?')[0][-80:]!r} is a table; open it with dask_nlis.open_rows(path, X=[names], y=name)"
+        )
     if is_hdf5(text):
         raise InputError(
             f"{argument} is an HDF5 file; name one of its arrays: {list_hdf5(argument, text)} (see dask_nlis.open_rows)"
@@ -236,33 +224,6 @@ def _chunks(argument: str, array: Any, unit: int, block_bytes: int, chunks: Sequ
     return (tuple(chunks), *((size,) for size in shape[1:]))
 
 
-def _from_pandas(argument: str, table: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """Convert columns one by one to float64, so that one text column is named rather than spoiling all."""
-    if table.ndim == 1:
-        return _pandas_column(argument, table.name, table), None
-    columns = [_pandas_column(argument, name, table.iloc[:, k]) for k, name in enumerate(table.columns)]
-    names = tuple(map(str, table.columns))
-    return np.stack(columns, axis=1) if columns else np.empty((len(table), 0)), names
-
-
-def _pandas_column(argument: str, name: Any, column: Any) -> np.ndarray:
-    kind = getattr(column.dtype, "kind", "O")
-    if kind not in "biuf":
-        row, first = next(
-            ((k, v) for k, v in enumerate(column) if not isinstance(v, int | float | np.number)), (0, None)
-        )
-        example = f", first other value {first!r}"[:60] + f" at row {row}" if first is not None else ""
-        raise InputTypeError(
-            f"{argument} column {str(name)!r} has dtype {column.dtype}{example}; encode it as numbers first, with the "
-            "categories of the whole data (pd.get_dummies of one table)"
-        )
-    converted: np.ndarray = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    if kind in "iu" and column.dtype.itemsize == 8:
-        too_large = ((column > LARGEST_INTEGER) | (column < -LARGEST_INTEGER)).to_numpy(dtype=bool, na_value=False)
-        converted = np.where(too_large, np.nan, converted)  # reported with its row, like any cell that is no number
-    return converted
-
-
 def _from_xarray(argument: str, value: Any, block_bytes: int, chunks: Sequence[int] | None) -> Opened:
     if not all(hasattr(value, name) for name in ("dims", "coords", "dtype")):
         raise InputTypeError(f"{argument} is an xarray {type(value).__name__}; give one DataArray of rows by features")
@@ -295,7 +256,7 @@ def in_memory(argument: str, value: Any) -> tuple[np.ndarray, tuple[str, ...] | 
         raise InputTypeError(f"{argument} is {type(value).__name__}, not in memory; take rows first (sample.take)")
     library = type(value).__module__.partition(".")[0]
     if library == "pandas" and hasattr(value, "index"):
-        block, names = _from_pandas(argument, value)
+        block, names = from_pandas(argument, value)
         return np.asarray(block, dtype=np.float64), names
     if library == "xarray":
         _, _, names = _from_xarray(argument, value, check_block_bytes(None), None)

@@ -182,11 +182,7 @@ class Reader:
             meta=np.empty((0,) * self.ndim, dtype=self.dtype),
         )
         layer = lazy.dask.layers[lazy.name]
-        layer.collection_annotations = {
-            **(layer.collection_annotations or {}),
-            _KEY: storage_of(self.array),
-            _READER: self,
-        }
+        layer.collection_annotations = {**(layer.collection_annotations or {}), **told_of(storage_of(self.array), self)}
         return lazy
 
 
@@ -233,6 +229,11 @@ _KEY = "nlis-storage"
 
 
 _READER = "nlis-reader"
+
+
+def told_of(storage: Storage, reader: Reader) -> dict[str, Any]:
+    """What is noted on the graph layer of an array that is read."""
+    return {_KEY: storage, _READER: reader}
 
 
 def storage_of(array: Any) -> Storage:

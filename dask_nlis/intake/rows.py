@@ -9,6 +9,7 @@ from dask.base import tokenize
 from dask_nlis import phase, workers
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError, PerformanceWarning
 from dask_nlis.intake.containers import Container
+from dask_nlis.intake.frames import is_dask_table
 from dask_nlis.intake.names import default_names, name_columns
 from dask_nlis.intake.opened import check_block_bytes, look_at, open_array
 from dask_nlis.intake.sizes import count_rows, unknown_rows, with_sizes
@@ -64,7 +65,7 @@ def take_in(
     """Check and align X (n, d), y (n,) and row weights (n,) of any accepted kind; reads metadata only.
 
     `argument` is what the caller calls X, `labelled` what he calls y.
-    Dask arrays whose blocks have unknown lengths are read once, all in one compute.
+    Dask arrays and DataFrames whose blocks have unknown lengths are read once, all in one compute.
 
     Raises
     ------
@@ -83,9 +84,9 @@ def take_in(
         remedy = ".reshape(-1, 1) for one feature" if x.ndim == 1 else f".reshape(len({argument}), -1)"
         raise InputError(f"{argument} has {x.ndim} dimensions (shape {x.shape}); give two, as in {argument}{remedy}")
     beside = {labelled: y, "sample_weight": sample_weight}
-    uncounted = {name: array for name, array in beside.items() if isinstance(array, da.Array) and unknown_rows(array)}
+    uncounted = {name: look_at(name, each).array for name, each in beside.items() if _may_not_know_its_rows(each)}
     for name, array in uncounted.items():
-        _check_one_column(name, look_at(name, array).array, "n")
+        _check_one_column(name, array, "n")
     count_rows({argument: x, **uncounted})
     x = with_sizes(argument, x)
     if 0 in x.shape:
@@ -93,8 +94,8 @@ def take_in(
             f"{argument} has shape {x.shape}: no {'rows' if not x.shape[0] else 'columns'}; give at least one"
         )
     x = _whole_rows(argument, x, block_bytes)
-    if isinstance(X, da.Array):  # else the blocks are ours
-        _warn_of_layout(argument, x, block_bytes)
+    if isinstance(X, da.Array) or is_dask_table(X):  # else the blocks are ours
+        _warn_of_layout(argument, x, block_bytes, is_dask_table(X))
     columns = names or default_names(x.shape[1])
     labels = None if y is None else _column(labelled, y, x, block_bytes, argument)
     weights = None if sample_weight is None else _column("sample_weight", sample_weight, x, block_bytes, argument)
@@ -102,6 +103,10 @@ def take_in(
     if names is not None:
         name_columns(x, names)
     return Rows(x, labels, weights, columns, container, token)
+
+
+def _may_not_know_its_rows(value: Any) -> bool:
+    return (isinstance(value, da.Array) and unknown_rows(value)) or is_dask_table(value)
 
 
 def _whole_rows(argument: str, x: da.Array, block_bytes: int) -> da.Array:
@@ -121,21 +126,22 @@ def _whole_rows(argument: str, x: da.Array, block_bytes: int) -> da.Array:
     return x.rechunk({1: -1}, method="tasks")
 
 
-def _warn_of_layout(argument: str, x: da.Array, block_bytes: int) -> None:
+def _warn_of_layout(argument: str, x: da.Array, block_bytes: int, table: bool) -> None:
     """Warn of blocks so small that their tasks take the time, and of one that this process could not hold."""
     row_bytes = x.shape[1] * x.dtype.itemsize
     pieces, largest = len(x.chunks[0]), max(x.chunks[0]) * row_bytes
     rows = max(1, min(block_bytes // row_bytes, x.shape[0]))
+    remedy = f"repartition(npartitions={-(-x.shape[0] // rows)})" if table else f"rechunk({{0: {rows:,}}})"
     if pieces > _MANY_BLOCKS and largest < block_bytes // 16:
         phase.warn(
             f"{argument} has {pieces:,} blocks of at most {largest:,} bytes, a task each; call "
-            f"{argument}.rechunk({{0: {rows:,}}}) first",
+            f"{argument}.{remedy} first",
             PerformanceWarning,
         )
     if workers.client_in_force() is None and largest > workers.memory_here():
         phase.warn(
             f"{argument} has a block of {largest:,} bytes, above the {workers.memory_here():,} of this process; call "
-            f"{argument}.rechunk({{0: {rows:,}}}) first",
+            f"{argument}.{remedy} first",
             PerformanceWarning,
         )
 

@@ -43,9 +43,8 @@ def count_rows(arrays: Mapping[str, da.Array]) -> None:
         return
     for argument in new:
         _log.warning(
-            "%s has blocks of unknown length, which are read once to count rows; %s.compute_chunk_sizes(), or persisted "
-            "data, spares it",
-            argument,
+            "%s has blocks of unknown length, which are read once to count rows; persisted data, the path of a Parquet file, "
+            "or compute_chunk_sizes() of an array spares it",
             argument,
         )
     found = map(int, phase.computed(_lengths(list(new.values())), "nlis-sizes"))

@@ -125,9 +125,7 @@ def standardize(X: Any, y: Any = None, *, block_bytes: int | None = None) -> Sta
     """
     rows = take_in(X, y, block_bytes=block_bytes)
     mean, std = _moments(rows)
-    # Rounding leaves a constant column a deviation of order eps |mean|, not 0.
-    constant = std <= 10 * np.finfo(np.float64).eps * np.abs(mean)
-    scale = np.where(constant, 1.0, std)
+    scale = scales_of(mean, std)
     d = rows.n_columns
     transform = Standardization(
         mean=mean[:d],
@@ -138,6 +136,11 @@ def standardize(X: Any, y: Any = None, *, block_bytes: int | None = None) -> Sta
     new_x = _apply(X, rows.x, transform.mean, transform.scale, rows.names)
     new_y = None if rows.y is None else _apply(y, rows.y, mean[d], scale[d], None)
     return Standardized(new_x, new_y, transform)
+
+
+def scales_of(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    """Standard deviations, 1 where a column is constant: rounding leaves it one of order eps |mean|, not 0."""
+    return np.where(std <= 10 * np.finfo(np.float64).eps * np.abs(mean), 1.0, std)
 
 
 def _moments(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +157,7 @@ def _moments(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         align_arrays=False,
     )
     blocks = phase.blocks_of(lazy, "nlis-standardize", n_rows=rows.n_rows, n_bytes=rows.n_bytes)
-    mean, std = _together([block[0, 0] for block in blocks if block[0, 0].n])
+    mean, std = together([block[0, 0] for block in blocks if block[0, 0].n])
     bad = ~np.isfinite(std)
     if bad.any():
         names = [*rows.names, "y"]
@@ -169,17 +172,22 @@ def _block_moments(x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
     table = np.asarray(x, dtype=np.float64)
     if y is not None:
         table = np.column_stack([table, np.asarray(y, dtype=np.float64).reshape(-1)])
+    out[0, 0] = moments_of(table)
+    return out
+
+
+def moments_of(table: np.ndarray) -> Moments:
+    """Count, means and squared deviations of the columns of a block (n, d)."""
     n, d = table.shape
     with np.errstate(all="ignore"):
         mean = table.mean(axis=0) if n else np.zeros(d)
         # What the rounding of the mean left over counts beside an offset of many standard deviations.
         deviation = table - mean
         rest = deviation.mean(axis=0) if n else np.zeros(d)
-        out[0, 0] = Moments(n, mean, rest, ((deviation - rest) ** 2).sum(axis=0))
-    return out
+        return Moments(n, mean, rest, ((deviation - rest) ** 2).sum(axis=0))
 
 
-def _together(parts: list[Moments]) -> tuple[np.ndarray, np.ndarray]:
+def together(parts: list[Moments]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and deviation of all blocks (Chan, Golub & LeVeque 1983, pairwise formula for many sets at once)."""
     with np.errstate(all="ignore"):
         counts = np.array([part.n for part in parts], dtype=np.longdouble)[:, None]

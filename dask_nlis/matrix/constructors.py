@@ -37,8 +37,8 @@ def reference_matrix(
     problem : Problem
         Model and loss.
     X : array_like of shape (n, d)
-        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only a Dask array whose blocks
-        have unknown lengths is read at this call, once, to count its rows.
+        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only Dask arrays whose blocks have
+        unknown lengths, and DataFrames of Dask, are read at this call, once, to count their rows.
     y : array_like of shape (n,), optional
         Labels.
     sample_weight : array_like of shape (n,), optional
@@ -93,8 +93,8 @@ def dual_matrix(
     problem : Problem
         Model and loss.
     X : array_like of shape (n, d)
-        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only a Dask array whose blocks
-        have unknown lengths is read at this call, once, to count its rows.
+        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only Dask arrays whose blocks have
+        unknown lengths, and DataFrames of Dask, are read at this call, once, to count their rows.
     y : array_like of shape (n,), optional
         Labels; they go to the last column, where they carry most of the gain.
     theta : array_like of shape (p,)
@@ -170,8 +170,8 @@ def tangent_matrix(
     problem : Problem
         Model and loss.
     X : array_like of shape (n, d)
-        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only a Dask array whose blocks
-        have unknown lengths is read at this call, once, to count its rows.
+        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only Dask arrays whose blocks have
+        unknown lengths, and DataFrames of Dask, are read at this call, once, to count their rows.
     y : array_like of shape (n,)
         Labels.
     theta : array_like of shape (p,)

@@ -50,7 +50,8 @@ def plan(
     problem : Problem
         Model, loss and set.
     X : array_like of shape (n, d)
-        As for `run`. Only a Dask array whose blocks have unknown lengths is read whole at this call, to count its rows.
+        As for `run`. Only Dask arrays whose blocks have unknown lengths, and DataFrames of Dask, are read whole at this
+        call, to count their rows.
     y : array_like of shape (n,), optional
         Labels; without them, scores and a draw are planned, and no fit.
     size : int or float or "auto", optional
