@@ -21,6 +21,7 @@ from dask_nlis.activations import (
     Swish,
     Tanh,
 )
+from dask_nlis.adapters import XarrayRows, from_xarray
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
 from dask_nlis.diagnostics import (
     Certificate,
@@ -189,6 +190,7 @@ __all__ = [
     "TallMatrix",
     "Tanh",
     "UnderdeterminedWarning",
+    "XarrayRows",
     "ZeroLossSingularityError",
     "active_learning_size",
     "blend",
@@ -205,6 +207,7 @@ __all__ = [
     "excess_loss_bound",
     "extend",
     "factorize",
+    "from_xarray",
     "influence_scores",
     "leverage_scores",
     "lipschitz_bound",

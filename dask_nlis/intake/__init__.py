@@ -3,7 +3,7 @@
 from dask_nlis.intake.containers import Container, give_back
 from dask_nlis.intake.names import column_names, default_names, name_columns, with_names
 from dask_nlis.intake.open_rows import open_rows
-from dask_nlis.intake.opened import LARGEST_INTEGER, Opened, in_memory, open_array
+from dask_nlis.intake.opened import LARGEST_INTEGER, Opened, check_block_bytes, check_dtype, in_memory, open_array
 from dask_nlis.intake.reader import Storage, stored_as
 from dask_nlis.intake.rows import Rows, take_in
 from dask_nlis.intake.score_files import (
@@ -33,6 +33,8 @@ __all__ = [
     "Standardized",
     "Storage",
     "block_name",
+    "check_block_bytes",
+    "check_dtype",
     "column_names",
     "create_scores",
     "default_names",
