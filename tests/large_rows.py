@@ -10,6 +10,7 @@ import resource
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
         "drift": lambda: nlis.drift(problem, X, y, [theta, 1.1 * theta]),
         "dual_matrix": lambda: nlis.dual_matrix(problem, X, y, theta=theta, sample_weight=np.ones(N)),
         "excess_loss_bound": lambda: nlis.excess_loss_bound(1.0, 0.1),
+        **({"from_xarray": lambda: _restored(X)} if find_spec("xarray") else {}),
         "factorize": lambda: [nlis.factorize(A, method=method) for method in ("auto", "tsqr", "sketch", "sketch-only")],
         "influence_scores": lambda: nlis.influence_scores(T, second),
         "leverage_scores": lambda: nlis.leverage_scores(A, factor),
@@ -105,9 +107,17 @@ def _monitored(folder: Path, A: nlis.TallMatrix) -> None:
         nlis.norm_scores(A)
 
 
+def _restored(X: np.ndarray) -> None:
+    import xarray as xr
+
+    rows = nlis.from_xarray(xr.DataArray(X.reshape(400, -1, 3), dims=("y", "x", "band")), feature_dim="band")
+    rows.restore(nlis.norm_scores(rows.X))
+
+
 def functions() -> set[str]:
     """Names of the public functions."""
-    return {name for name in nlis.__all__ if inspect.isfunction(getattr(nlis, name))}
+    found = {name for name in nlis.__all__ if inspect.isfunction(getattr(nlis, name))}
+    return found if find_spec("xarray") else found - {"from_xarray"}
 
 
 def main() -> None:

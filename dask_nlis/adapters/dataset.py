@@ -123,7 +123,7 @@ def grid_of(features: Sequence[Any], sizes: Mapping[Hashable, int], n_columns: i
     units: dict[Hashable, int] = {}
     leader: dict[Hashable, Any] = {}
     for each in sorted(features, key=lambda one: -len(set(one.dims) & set(sizes))):
-        chunks = {dim: cut for dim, cut in each.chunksizes.items() if dim in sizes}
+        chunks = {dim: cut for dim, cut in each.variable.chunksizes.items() if dim in sizes}
         for dim, cut in chunks.items():
             if cut != known.setdefault(dim, cut) and set(sizes) <= set(each.dims):
                 raise InputError(

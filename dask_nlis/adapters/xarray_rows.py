@@ -126,7 +126,9 @@ class XarrayRows:
             if array.chunks != (self.grid.row_chunks,):
                 array = array.rechunk((self.grid.row_chunks,), method="tasks")
             data = restored(self.grid, array)
-        return xr.DataArray(data, coords=self.coords.coords, dims=self.dims, name=name)
+        return xr.DataArray(data, coords=self.coords.coords, dims=self.dims).rename(
+            name
+        )  # else it had the name of the graph
 
     def coordinates(self, sample: Any, *, dim: str = "row") -> Any:
         """Say where rows are: a Sample or row numbers (m,) -> Dataset of coordinates along one dimension, m long.

@@ -265,12 +265,16 @@ def _pandas_column(argument: str, name: Any, column: Any) -> np.ndarray:
 
 def _from_xarray(argument: str, value: Any, block_bytes: int, chunks: Sequence[int] | None) -> Opened:
     if not all(hasattr(value, name) for name in ("dims", "coords", "dtype")):
-        raise InputTypeError(f"{argument} is an xarray {type(value).__name__}; give one DataArray of rows by features")
+        raise InputTypeError(
+            f"{argument} is an xarray {type(value).__name__}; give nlis.from_xarray(ds, features, target).X, or a DataArray of "
+            "rows by features"
+        )
     data = value.data
     lazy = isinstance(data, da.Array)
     inner = data if lazy else _from_memory(np.asarray(data), block_bytes, chunks)
     row = value.dims[0] if value.dims else None
-    along = {k: c for k, c in value.coords.items() if c.dims == (row,)}
+    along = value.coords.to_dataset()
+    along = along.drop_vars([k for k, c in along.coords.items() if c.dims not in ((), (row,))]).coords
     names = None
     if value.ndim == 2 and value.dims[1] in value.coords:
         names = tuple(map(str, value.coords[value.dims[1]].values))
