@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import pickle
+from pathlib import Path
 
 import dask.array as da
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from counting import CountingArray, Tasks, executed, no_compute, same_bits
 from dask.base import tokenize
 from hypothesis import given, strategies as st
+from test_memory import in_a_process
 
 import dask_nlis as nlis
 
@@ -469,3 +471,12 @@ def test_what_does_not_belong_is_a_result_or_one_error_of_ours(argument):
     from test_bad_arguments import OFTEN, check
 
     check("from_xarray", argument, OFTEN)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("scheduler", "most"), [("threads", 100e6), ("cluster", 20e6)])
+def test_ten_million_cells_do_not_grow_the_client(scheduler, most):
+    # With threads the client is the worker as well, and holds 80 MB of scores while it draws; blocks are of 4 MB.
+    growth, n = map(int, in_a_process(str(Path(__file__).parent / "gridded.py"), scheduler).split())
+    assert n == 10**7
+    assert growth < most

@@ -14,7 +14,9 @@ def run(page):
     assert not found.failed
 
 
-@pytest.mark.parametrize("page", sorted(set(GUIDE.glob("*.md")) - {GUIDE / "torch.md", GUIDE / "xarray.md"}), ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", sorted(set(GUIDE.glob("*.md")) - {GUIDE / "torch.md", GUIDE / "xarray.md"}), ids=lambda page: page.stem
+)
 def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # which a page may leave
     run(page)
