@@ -269,6 +269,10 @@ def _from_xarray(argument: str, value: Any, block_bytes: int, chunks: Sequence[i
             f"{argument} is an xarray {type(value).__name__}; give nlis.from_xarray(ds, features, target).X, or a DataArray of "
             "rows by features"
         )
+    if value.ndim and value.chunks is None and not getattr(value.variable, "_in_memory", True):
+        # In a file that was opened without chunks; asked for its data, xarray would read all of them.
+        stored = (value.encoding.get("preferred_chunks") or {}).get(value.dims[0], 1)
+        value = value.chunk(dict(zip(value.dims, _chunks(argument, value, stored, block_bytes, chunks), strict=True)))
     data = value.data
     lazy = isinstance(data, da.Array)
     inner = data if lazy else _from_memory(np.asarray(data), block_bytes, chunks)
