@@ -3,7 +3,6 @@
 import doctest
 import importlib
 import pickle
-from pathlib import Path
 
 import dask.array as da
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from counting import CountingArray, Tasks, executed, no_compute, same_bits
 from dask.base import tokenize
 from hypothesis import given, strategies as st
-from test_memory import in_a_process
 
 import dask_nlis as nlis
 
@@ -238,6 +236,12 @@ def test_integers_beyond_float64_are_refused_with_variable_and_row(value):
     assert nlis.from_xarray(ds, ["counts"]).X.compute().max() == 2.0**53
 
 
+def test_what_a_mask_hides_is_missing():
+    for values in (np.ma.masked_equal(np.arange(6.0), 1), da.ma.masked_equal(da.arange(6.0, chunks=3), 1)):
+        rows = nlis.from_xarray(xr.Dataset({"m": ("time", values)}), ["m"])
+        assert same_bits(rows.X.compute()[:, 0], [0, np.nan, 2, 3, 4, 5])
+
+
 def test_the_sea_is_left_out_of_data_of_the_land():
     ds = dataset((6, 5, 4), ((2, 4), (3, 2), (4,)))
     land = xr.DataArray(np.arange(20).reshape(5, 4) % 3 > 0, dims=("lat", "lon"))
@@ -295,6 +299,21 @@ def test_computed_variables_keep_their_task_and_those_of_fewer_dimensions_are_re
     assert executed(nlis.norm_scores(rows.X)) == 4 + 4 + 4  # the last ones aliases
     rows.X.compute()
     assert [arrays[name].reads() for name in "ab"] == [1, 1]
+
+
+def test_weights_by_latitude_in_memory_take_no_task_of_their_own():
+    values = np.random.default_rng(0).random((8, 6, 3))
+    chunks = ((2,) * 4, (4, 2), (3,))
+    ds = xr.Dataset(
+        {name: (DIMS, da.from_array(values + k, chunks)) for k, name in enumerate("ab")},
+        coords={"lat": np.arange(1.0, 7.0)},
+    )
+    rows = nlis.from_xarray(ds, ["a", "b", "lat"], sample_weight="lat")
+    norms = nlis.norm_scores(nlis.reference_matrix(PROBLEM, rows.X, sample_weight=rows.sample_weight))
+    assert executed(rows.X) == executed(rows.sample_weight) == executed(norms) == 8
+    lat = by_blocks(np.broadcast_to(np.arange(1.0, 7.0)[None, :, None], values.shape), chunks)
+    assert same_bits(rows.sample_weight.compute(), lat)
+    assert same_bits(rows.X.compute(), np.column_stack([by_blocks(values, chunks), by_blocks(values + 1, chunks), lat]))
 
 
 def test_what_is_rows_already_takes_no_task():
@@ -376,7 +395,7 @@ WRONG = {
     "no Dataset": (
         lambda: nlis.from_xarray(np.ones((3, 2)), ["a"]),
         TypeError,
-        "ds is ndarray; give an xarray.Dataset .*xarray",
+        "ds is ndarray; give an xarray.Dataset",
     ),
     "no name": (
         lambda: nlis.from_xarray(DS, ["T"]),
@@ -436,6 +455,17 @@ WRONG = {
         "row 30, but rows go from 0 to 29",
     ),
     "row below": (lambda: nlis.from_xarray(DS, ["t"]).coordinates([-1]), ValueError, "row -1"),
+    "other sample": (
+        lambda: nlis.from_xarray(DS, ["t"]).coordinates(nlis.Sample.from_probabilities([1], [0.5], n_rows=9)),
+        ValueError,
+        "sample was drawn from 9 rows, but X has 30",
+    ),
+    "a tree": (lambda: nlis.from_xarray(xr.DataTree(DS), ["t"]), TypeError, "ds is DataTree"),
+    "unknown length": (
+        lambda: nlis.from_xarray(xr.Dataset({"a": ("x", da.ones(9, chunks=3)[da.ones(9, chunks=3) > 0])}), ["a"]),
+        ValueError,
+        "unknown length",
+    ),
     "no row": (lambda: nlis.from_xarray(DS, ["t"]).coordinates([0.5]), TypeError, "sample is list of float64"),
     "scalar dim": (lambda: nlis.from_xarray(DS, ["t"]).coordinates([0], dim="run"), ValueError, "scalar coordinate"),
     "Dataset as X": (lambda: nlis.norm_scores(DS), TypeError, "A is an xarray Dataset; .*nlis.from_xarray"),
@@ -471,12 +501,3 @@ def test_what_does_not_belong_is_a_result_or_one_error_of_ours(argument):
     from test_bad_arguments import OFTEN, check
 
     check("from_xarray", argument, OFTEN)
-
-
-@pytest.mark.cluster
-@pytest.mark.parametrize(("scheduler", "most"), [("threads", 100e6), ("cluster", 20e6)])
-def test_ten_million_cells_do_not_grow_the_client(scheduler, most):
-    # With threads the client is the worker as well, and holds 80 MB of scores while it draws; blocks are of 4 MB.
-    growth, n = map(int, in_a_process(str(Path(__file__).parent / "gridded.py"), scheduler).split())
-    assert n == 10**7
-    assert growth < most

@@ -20,12 +20,13 @@ _MOST_BLOCKS = 10**6
 
 def as_dataset(ds: Any, features: Any) -> tuple[Any, tuple[Hashable, ...]]:
     """Return a Dataset and the names of its variables that are asked for; a DataArray becomes a Dataset of one."""
-    kind = type(ds)
-    if kind.__module__.partition(".")[0] != "xarray" or not hasattr(ds, "coords"):
-        raise InputTypeError(
-            f"ds is {kind.__name__}; give an xarray.Dataset or DataArray (xarray comes with pip install 'dask-nlis[xarray]')"
-        )
-    if not hasattr(ds, "data_vars"):
+    try:
+        import xarray as xr
+    except ImportError as cause:
+        raise InputTypeError("ds needs xarray, which is not installed; pip install 'dask-nlis[xarray]'") from cause
+    if not isinstance(ds, xr.Dataset | xr.DataArray):
+        raise InputTypeError(f"ds is {type(ds).__name__}; give an xarray.Dataset or DataArray")
+    if isinstance(ds, xr.DataArray):
         names = (
             name for name in (ds.name, "X", "values", "values of ds") if name is not None and name not in ds.coords
         )
@@ -59,10 +60,12 @@ def variable_of(ds: Any, argument: str, name: Any) -> Any:
         remedy = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, names[:6]))}"
         raise InputError(f"{argument}: {str(name)[:60]!r} is no variable of ds; {remedy}") from cause
     _check_numbers(f"{argument}: variable {str(name)!r}", found)
+    if len(set(found.dims)) < len(found.dims):
+        raise InputError(f"{argument}: variable {str(name)!r} has a dimension twice, {found.dims}; rename one of them")
     for dim, size in found.sizes.items():
         if math.isnan(size):
             raise InputError(
-                f"{argument}: variable {str(name)!r} has blocks of unknown length; call .compute_chunk_sizes()"
+                f"{argument}: variable {str(name)!r} has blocks of unknown length; call ds[{name!r}].data.compute_chunk_sizes()"
             )
         if not size:
             raise InputError(f"{argument}: dimension {str(dim)!r} of {str(name)!r} has length 0; give at least one row")

@@ -83,8 +83,17 @@ def _made(variable: Variable, grid: Grid) -> _Made:
     array = variable.array
     keys = flat_keys(array)
     shared = any(n > 1 for dim, n in zip(grid.dims, grid.numblocks, strict=True) if dim not in variable.dims)
-    nodes = None if shared else block_nodes(array)
-    if nodes is None:
+    nodes = block_nodes(array)
+    values = [] if nodes is None or not shared else [node.value for node in nodes.blocks if isinstance(node, DataNode)]
+    if len(values) == len(keys):
+        # Values in memory that many tasks share are in the graph once, as constants of their own.
+        names = [f"{array.name}-{k}" for k in range(len(keys))]
+        layers: dict[str, Any] = {
+            name: {name: DataNode(name, value)} for name, value in zip(names, values, strict=True)
+        }
+        refs = {key[1:]: TaskRef(name) for key, name in zip(keys, names, strict=True)}
+        return _Made(refs, layers, {layer: set() for layer in layers}, set(layers))
+    if nodes is None or shared:
         graph = array.dask
         return _Made({key[1:]: TaskRef(key) for key in keys}, graph.layers, graph.dependencies, {array.name})
     layers = {key if isinstance(key, str) else key[0]: {key: node} for key, node in nodes.constants.items()}

@@ -171,6 +171,10 @@ class XarrayRows:
             )
         if dim in self.coords.coords and not self.coords[dim].dims:
             raise InputError(f"dim={dim!r} is the name of a scalar coordinate; give another one, such as 'drawn'")
+        if isinstance(sample, Sample) and sample.n_rows != self.grid.n_rows:
+            raise InputError(
+                f"sample was drawn from {sample.n_rows:_} rows, but X has {self.grid.n_rows:_}; give a sample of this X"
+            )
         rows = _row_numbers(sample.indices if isinstance(sample, Sample | RowTable) else sample, self.grid.n_rows)
         at = dict(zip(self.dims, self.grid.positions(rows), strict=True))
         found: dict[Any, Any] = {} if dim in self.coords.coords or dim in at else {dim: (dim, rows)}
