@@ -225,6 +225,9 @@ if find_spec("xarray"):
         {"ds": xr.Dataset({"a": ("x", Y), "b": ("x", Y**2)}), "features": ["a"], "target": "b", "sample_weight": "b"}
         | {"feature_dim": None, "block_bytes": 10**6},
     )
+    GRIDDED = nlis.from_xarray(xr.Dataset({"a": (("x", "y"), X)}), ["a"])
+    CALLS["XarrayRows.restore"] = (GRIDDED.restore, {"scores": np.ones(N * D), "name": "a"})
+    CALLS["XarrayRows.coordinates"] = (GRIDDED.coordinates, {"sample": [0, 5], "dim": "drawn"})
 
 #: What does not belong: made anew for each call, since a generator lasts only once.
 BAD: dict[str, Callable[[], Any]] = {

@@ -113,6 +113,20 @@ def test_restore_is_the_inverse_of_the_ravel(layout, lazy):
     assert np.array_equal(picked.values, values[order])
 
 
+@given(layouts(), st.data())
+def test_any_dimensions_in_any_order_are_matched_by_name(layout, data):
+    shape, chunks = layout
+    whole = dataset(shape, chunks)
+    dims = data.draw(st.lists(st.sampled_from(whole.t.dims), unique=True))
+    lazy = data.draw(st.booleans())
+    one = whole.q.isel({dim: 0 for dim in whole.t.dims if dim not in dims}, drop=True).transpose(*dims)
+    ds = whole.assign(one=one if lazy else one.compute())
+    rows = nlis.from_xarray(ds, ["t", "one"], "one")
+    expected = by_blocks(one.broadcast_like(whole.t).transpose(*whole.t.dims).values, chunks)
+    assert same_bits(rows.X.compute(), np.column_stack([by_blocks(whole.t.values, chunks), expected]))
+    assert same_bits(rows.y.compute(), expected)
+
+
 def test_data_in_memory_are_cut_along_the_first_dimensions_and_rows_are_all_cells_in_c_order():
     ds = dataset((6, 5, 4))
     rows = nlis.from_xarray(ds, ["t", "q"], "pr", block_bytes=2 * 20 * 16)
@@ -496,8 +510,18 @@ def test_examples_of_the_docstrings(module):
     assert not found.failed
 
 
-@pytest.mark.parametrize("argument", ["ds", "features", "target", "sample_weight", "feature_dim", "block_bytes"])
-def test_what_does_not_belong_is_a_result_or_one_error_of_ours(argument):
+SPOILT = [
+    ("from_xarray", each) for each in ("ds", "features", "target", "sample_weight", "feature_dim", "block_bytes")
+] + [
+    ("XarrayRows.restore", "scores"),
+    ("XarrayRows.restore", "name"),
+    ("XarrayRows.coordinates", "sample"),
+    ("XarrayRows.coordinates", "dim"),
+]
+
+
+@pytest.mark.parametrize(("name", "argument"), SPOILT)
+def test_what_does_not_belong_is_a_result_or_one_error_of_ours(name, argument):
     from test_bad_arguments import OFTEN, check
 
-    check("from_xarray", argument, OFTEN)
+    check(name, argument, OFTEN)

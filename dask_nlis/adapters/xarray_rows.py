@@ -111,6 +111,8 @@ class XarrayRows:
         """
         import xarray as xr
 
+        if name is not None and not isinstance(name, str):
+            raise InputTypeError(f"name is {type(name).__name__}; give the name that the DataArray shall have, or None")
         given = open_array("scores", scores, chunks=self.grid.row_chunks)
         array, n = given.array, self.grid.n_rows
         if array.shape != (n,):
@@ -126,9 +128,9 @@ class XarrayRows:
             if array.chunks != (self.grid.row_chunks,):
                 array = array.rechunk((self.grid.row_chunks,), method="tasks")
             data = restored(self.grid, array)
-        return xr.DataArray(data, coords=self.coords.coords, dims=self.dims).rename(
-            name
-        )  # else it had the name of the graph
+        found = xr.DataArray(data, coords=self.coords.coords, dims=self.dims)
+        found.name = name  # else that of the graph
+        return found
 
     def coordinates(self, sample: Any, *, dim: str = "row") -> Any:
         """Say where rows are: a Sample or row numbers (m,) -> Dataset of coordinates along one dimension, m long.
