@@ -24,7 +24,7 @@ from dask_nlis.activations import (
     Swish,
     Tanh,
 )
-from dask_nlis.adapters import Encoded, Encoding, from_dataframe, ingest
+from dask_nlis.adapters import Encoded, Encoding, XarrayRows, from_dataframe, from_xarray, ingest
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
 from dask_nlis.diagnostics import (
     Certificate,
@@ -208,6 +208,7 @@ __all__ = [
     "TallMatrix",
     "Tanh",
     "UnderdeterminedWarning",
+    "XarrayRows",
     "ZeroLossSingularityError",
     "active_learning_size",
     "blend",
@@ -225,6 +226,7 @@ __all__ = [
     "extend",
     "factorize",
     "from_dataframe",
+    "from_xarray",
     "influence_scores",
     "ingest",
     "leverage_scores",

@@ -10,6 +10,7 @@ import resource
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
         "excess_loss_bound": lambda: nlis.excess_loss_bound(1.0, 0.1),
         "from_dataframe": lambda: nlis.from_dataframe(_frame(X, y), target="y"),
         "ingest": lambda: _ingested(folder, X, y),
+        **({"from_xarray": lambda: _restored(X)} if find_spec("xarray") else {}),
         "factorize": lambda: [nlis.factorize(A, method=method) for method in ("auto", "tsqr", "sketch", "sketch-only")],
         "influence_scores": lambda: nlis.influence_scores(T, second),
         "leverage_scores": lambda: nlis.leverage_scores(A, factor),
@@ -118,9 +120,17 @@ def _ingested(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
     nlis.ingest(folder / "table.csv", folder / "table.zarr", target="y")
 
 
+def _restored(X: np.ndarray) -> None:
+    import xarray as xr
+
+    rows = nlis.from_xarray(xr.DataArray(X.reshape(400, -1, 3), dims=("y", "x", "band")), feature_dim="band")
+    rows.restore(nlis.norm_scores(rows.X))
+
+
 def functions() -> set[str]:
     """Names of the public functions."""
-    return {name for name in nlis.__all__ if inspect.isfunction(getattr(nlis, name))}
+    found = {name for name in nlis.__all__ if inspect.isfunction(getattr(nlis, name))}
+    return found if find_spec("xarray") else found - {"from_xarray"}
 
 
 def main() -> None:

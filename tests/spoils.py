@@ -3,6 +3,7 @@
 import datetime
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import dask.array as da
@@ -256,6 +257,18 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "top_rows": (nlis.top_rows, {"scores": SCORES, "k": 3, "X": X}),
     "total_loss": (nlis.total_loss, _ROWS | {"theta": THETA}),
 }
+
+if find_spec("xarray"):
+    import xarray as xr
+
+    CALLS["from_xarray"] = (
+        nlis.from_xarray,
+        {"ds": xr.Dataset({"a": ("x", Y), "b": ("x", Y**2)}), "features": ["a"], "target": "b", "sample_weight": "b"}
+        | {"feature_dim": None, "block_bytes": 10**6},
+    )
+    GRIDDED = nlis.from_xarray(xr.Dataset({"a": (("x", "y"), X)}), ["a"])
+    CALLS["XarrayRows.restore"] = (GRIDDED.restore, {"scores": np.ones(N * D), "name": "a"})
+    CALLS["XarrayRows.coordinates"] = (GRIDDED.coordinates, {"sample": [0, 5], "dim": "drawn"})
 
 #: What does not belong: made anew for each call, since a generator lasts only once.
 BAD: dict[str, Callable[[], Any]] = {

@@ -23,6 +23,7 @@ def scores_of(x, y=Y):
 
 
 EXPECTED = scores_of(X)
+EXPECTED_NORMS = nlis.norm_scores(X)
 
 
 @pytest.mark.parametrize("kind", ["array", "lists", "memmap", "one row strided"])
@@ -105,6 +106,35 @@ def test_xarray_in_data_array_with_dimension_and_coordinates_out(lazy):
         assert same_bits(scores.values, expected)
     sample = nlis.draw(found[0], 30, seed=0)
     assert sample.indices.tolist() == nlis.draw(EXPECTED[0], 30, seed=0).indices.tolist()
+
+
+@pytest.mark.adapters
+def test_stacked_dimensions_and_scalar_coordinates_come_back_with_the_scores():
+    import xarray as xr
+
+    coords = {"lat": np.arange(6.0), "feature": ["a", "b", "c"], "run": 7}
+    grid = xr.DataArray(X.reshape(6, 10, 3), dims=("lat", "lon", "feature"), coords=coords)
+    stacked = grid.stack(cell=("lat", "lon")).transpose("cell", "feature")
+    found = nlis.norm_scores(stacked)
+    assert same_bits(found.values, EXPECTED_NORMS)
+    assert found.run.item() == 7
+    xr.testing.assert_identical(found.coords.to_dataset(), stacked.isel(feature=0, drop=True).coords.to_dataset())
+    assert found.unstack("cell").sizes == {"lat": 6, "lon": 10}
+
+
+@pytest.mark.adapters
+def test_a_data_array_of_a_file_opened_without_chunks_stays_unread(tmp_path):
+    import xarray as xr
+
+    xr.Dataset({"x": (("row", "feature"), X), "y": ("row", Y)}).to_zarr(tmp_path / "a", consolidated=False)
+    ds = xr.open_zarr(tmp_path / "a", chunks=None, consolidated=False)
+    with no_compute():
+        A = nlis.dual_matrix(SWISH, ds.x, ds.y, theta=THETA, block_bytes=24 * 60)
+        scores = nlis.norm_scores(A)
+    assert not ds.x.variable._in_memory
+    assert isinstance(scores.data, da.Array)
+    assert same_bits(scores.values, EXPECTED[1])
+    assert not ds.x.variable._in_memory
 
 
 @pytest.mark.parametrize("library", ["pandas", pytest.param("xarray", marks=pytest.mark.adapters)])

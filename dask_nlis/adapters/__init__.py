@@ -2,6 +2,8 @@
 
 from dask_nlis.adapters.dataframes import Encoded, from_dataframe
 from dask_nlis.adapters.encoding import Encoding
+from dask_nlis.adapters.from_xarray import from_xarray
 from dask_nlis.adapters.ingest import ingest
+from dask_nlis.adapters.xarray_rows import XarrayRows
 
-__all__ = ["Encoded", "Encoding", "from_dataframe", "ingest"]
+__all__ = ["Encoded", "Encoding", "XarrayRows", "from_dataframe", "from_xarray", "ingest"]

@@ -10,7 +10,7 @@ from dask_nlis.intake.names import column_names, default_names, name_columns, wi
 from dask_nlis.intake.new_rows import NewRows, check_new, read_record, written_beside
 from dask_nlis.intake.open_rows import open_rows
 from dask_nlis.intake.open_table import columns_of, is_table
-from dask_nlis.intake.opened import Opened, check_block_bytes, in_memory, open_array
+from dask_nlis.intake.opened import Opened, check_block_bytes, check_dtype, in_memory, open_array
 from dask_nlis.intake.parquet_files import column_values
 from dask_nlis.intake.parquet_footers import Footers, column_there, is_parquet, read_footers, short
 from dask_nlis.intake.reader import Storage, stored_as
@@ -48,6 +48,7 @@ __all__ = [
     "block_name",
     "brief",
     "check_block_bytes",
+    "check_dtype",
     "check_new",
     "column_names",
     "column_there",

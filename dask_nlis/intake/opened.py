@@ -226,12 +226,20 @@ def _chunks(argument: str, array: Any, unit: int, block_bytes: int, chunks: Sequ
 
 def _from_xarray(argument: str, value: Any, block_bytes: int, chunks: Sequence[int] | None) -> Opened:
     if not all(hasattr(value, name) for name in ("dims", "coords", "dtype")):
-        raise InputTypeError(f"{argument} is an xarray {type(value).__name__}; give one DataArray of rows by features")
+        raise InputTypeError(
+            f"{argument} is an xarray {type(value).__name__}; give nlis.from_xarray(ds, features, target).X, or a DataArray of "
+            "rows by features"
+        )
+    if value.ndim and value.chunks is None and not getattr(value.variable, "_in_memory", True):
+        # In a file that was opened without chunks; asked for its data, xarray would read all of them.
+        stored = (value.encoding.get("preferred_chunks") or {}).get(value.dims[0], 1)
+        value = value.chunk(dict(zip(value.dims, _chunks(argument, value, stored, block_bytes, chunks), strict=True)))
     data = value.data
     lazy = isinstance(data, da.Array)
     inner = data if lazy else _from_memory(np.asarray(data), block_bytes, chunks)
     row = value.dims[0] if value.dims else None
-    along = {k: c for k, c in value.coords.items() if c.dims == (row,)}
+    along = value.coords.to_dataset()
+    along = along.drop_vars([k for k, c in along.coords.items() if c.dims not in ((), (row,))]).coords
     names = None
     if value.ndim == 2 and value.dims[1] in value.coords:
         names = tuple(map(str, value.coords[value.dims[1]].values))

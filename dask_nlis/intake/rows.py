@@ -82,7 +82,10 @@ def take_in(
     x, container, names = look_at(argument, X, block_bytes)
     if x.ndim != 2:
         remedy = ".reshape(-1, 1) for one feature" if x.ndim == 1 else f".reshape(len({argument}), -1)"
-        raise InputError(f"{argument} has {x.ndim} dimensions (shape {x.shape}); give two, as in {argument}{remedy}")
+        remedy = f"as in {argument}{remedy}"
+        if container.kind == "xarray" and x.ndim > 2:
+            remedy = f"as nlis.from_xarray({argument}).X does, a row a cell (feature_dim= names the columns)"
+        raise InputError(f"{argument} has {x.ndim} dimensions (shape {x.shape}); give two, {remedy}")
     beside = {labelled: y, "sample_weight": sample_weight}
     uncounted = {name: look_at(name, each).array for name, each in beside.items() if _may_not_know_its_rows(each)}
     for name, array in uncounted.items():
