@@ -24,7 +24,7 @@ from dask_nlis.activations import (
     Swish,
     Tanh,
 )
-from dask_nlis.adapters import Encoded, Encoding, XarrayRows, from_dataframe, from_xarray, ingest
+from dask_nlis.adapters import Encoded, Encoding, XarrayRows, from_dataframe, from_sklearn, from_xarray, ingest
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
 from dask_nlis.diagnostics import (
     Certificate,
@@ -74,6 +74,7 @@ from dask_nlis.errors import (
     ZeroLossSingularityError,
 )
 from dask_nlis.factor import Factor, factorize
+from dask_nlis.fitted import FittedModel
 from dask_nlis.intake import Standardization, Standardized, open_rows, standardize
 from dask_nlis.losses import (
     AbsoluteError,
@@ -152,6 +153,7 @@ __all__ = [
     "Factor",
     "FingerprintMismatchError",
     "Fit",
+    "FittedModel",
     "Gelu",
     "HalfSpaces",
     "Homogeneous",
@@ -226,6 +228,7 @@ __all__ = [
     "extend",
     "factorize",
     "from_dataframe",
+    "from_sklearn",
     "from_xarray",
     "influence_scores",
     "ingest",

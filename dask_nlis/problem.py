@@ -32,6 +32,7 @@ from dask_nlis.activations import (
 )
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, Constraint, HalfSpaces, Intersection
 from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.fitted import FittedModel
 from dask_nlis.kernels.joined import joined
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import real_array
@@ -63,6 +64,9 @@ from dask_nlis.rays import Ray, RayNorms, along_ray, norms_along_ray
 
 Array = Any
 
+#: The loss where none is given; one that is given is another object, even if it is equal.
+_SQUARED = SquaredError()
+
 
 @noun
 class Problem:
@@ -71,8 +75,10 @@ class Problem:
     Parameters
     ----------
     model : Model
-        `Linear`, `SingleIndex`, `ReluNetwork`, `DeepReluNetwork`, `MultilayerPerceptron`, `Homogeneous` or `Numerical`.
+        `Linear`, `SingleIndex`, `ReluNetwork`, `DeepReluNetwork`, `MultilayerPerceptron`, `Homogeneous` or `Numerical`;
+        or a `FittedModel`, whose model it keeps.
     loss : Loss, default SquaredError()
+        Of a `FittedModel` its own by default.
         Per-row loss; the objective is its weighted sum over rows. `LogisticLoss` and `PoissonDeviance` have their
         link inside and go with models whose activation is `Identity()`.
     constraint : Constraint, optional
@@ -92,10 +98,14 @@ class Problem:
     """
 
     model: Model
-    loss: Loss = SquaredError()
+    loss: Loss = _SQUARED
     constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.model, FittedModel):
+            fitted = self.model
+            object.__setattr__(self, "model", fitted.model)
+            object.__setattr__(self, "loss", fitted.loss if self.loss is _SQUARED else self.loss)
         for name, method, example in (
             ("model", "jacobian", "SingleIndex(Tanh())"),
             ("loss", "root_slope", "SquaredError()"),

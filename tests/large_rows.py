@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LinearRegression
 
 import dask_nlis as nlis
 
@@ -67,6 +68,7 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
         "excess_loss_bound": lambda: nlis.excess_loss_bound(1.0, 0.1),
         "from_dataframe": lambda: nlis.from_dataframe(_frame(X, y), target="y"),
         "ingest": lambda: _ingested(folder, X, y),
+        "from_sklearn": lambda: nlis.from_sklearn(LinearRegression().fit(X, y)),
         **({"from_xarray": lambda: _restored(X)} if find_spec("xarray") else {}),
         "factorize": lambda: [nlis.factorize(A, method=method) for method in ("auto", "tsqr", "sketch", "sketch-only")],
         "influence_scores": lambda: nlis.influence_scores(T, second),

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 from counting import rows_of
+from sklearn.linear_model import LinearRegression
 
 import dask_nlis as nlis
 
@@ -230,6 +231,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Encoding.from_dict": (nlis.Encoding.from_dict, {"found": ENCODED.encoding.to_dict()}),
     "Encoding.load": (nlis.Encoding.load, {"path": "table.zarr"}),
     "Encoding.to_raw": (ENCODED.encoding.to_raw, {"theta": THETA}),
+    "from_sklearn": (nlis.from_sklearn, {"estimator": LinearRegression().fit(X, Y)}),
     "from_dataframe": (
         nlis.from_dataframe,
         {"table": FRAME, "features": ["a", "b", "c"], "target": "y", "sample_weight": "v"}

@@ -29,6 +29,7 @@ MADE_BY_VERBS = frozenset(
         "Encoding",
         "Factor",
         "Fit",
+        "FittedModel",
         "Plan",
         "RowTable",
         "Run",

@@ -2,8 +2,9 @@
 
 from dask_nlis.adapters.dataframes import Encoded, from_dataframe
 from dask_nlis.adapters.encoding import Encoding
+from dask_nlis.adapters.from_sklearn import from_sklearn
 from dask_nlis.adapters.from_xarray import from_xarray
 from dask_nlis.adapters.ingest import ingest
 from dask_nlis.adapters.xarray_rows import XarrayRows
 
-__all__ = ["Encoded", "Encoding", "XarrayRows", "from_dataframe", "from_xarray", "ingest"]
+__all__ = ["Encoded", "Encoding", "XarrayRows", "from_dataframe", "from_sklearn", "from_xarray", "ingest"]

@@ -8,11 +8,11 @@ import numpy as np
 from dask_nlis.errors import InputError, InputTypeError
 
 
-def check_activation(model: str, activation: Any) -> None:
+def check_activation(model: str, activation: Any, argument: str = "activation") -> None:
     """Raise unless the activation is an instance of one."""
     if isinstance(activation, type) or not hasattr(activation, "secant"):
         raise InputTypeError(
-            f"{model} activation={activation!r} is no activation; give one such as Logistic() or Tanh()"
+            f"{model} {argument}={activation!r} is no activation; give one such as Logistic() or Tanh()"
         )
 
 

@@ -86,7 +86,7 @@ class MultilayerPerceptron:
         object.__setattr__(self, "n_outputs", int(self.n_outputs))
         object.__setattr__(self, "bias", checks.flag("MultilayerPerceptron", "bias", self.bias))
         checks.check_activation("MultilayerPerceptron", self.activation)
-        checks.check_activation("MultilayerPerceptron", self.unit)
+        checks.check_activation("MultilayerPerceptron", self.unit, "unit")
 
     @property
     def nodes(self) -> int | None:
