@@ -2,6 +2,8 @@
 
 from importlib.util import find_spec
 
-collect_ignore = (
-    [] if find_spec("xarray") else [f"dask_nlis/adapters/{name}.py" for name in ("from_xarray", "xarray_rows")]
-)
+_NEEDED = {"xarray": ("from_xarray", "xarray_rows"), "torch": ("from_torch",)}
+
+collect_ignore = [
+    f"dask_nlis/adapters/{name}.py" for library, names in _NEEDED.items() if not find_spec(library) for name in names
+]

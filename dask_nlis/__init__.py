@@ -24,7 +24,17 @@ from dask_nlis.activations import (
     Swish,
     Tanh,
 )
-from dask_nlis.adapters import Encoded, Encoding, XarrayRows, from_dataframe, from_sklearn, from_xarray, ingest
+from dask_nlis.adapters import (
+    Encoded,
+    Encoding,
+    TorchModel,
+    XarrayRows,
+    from_dataframe,
+    from_sklearn,
+    from_torch,
+    from_xarray,
+    ingest,
+)
 from dask_nlis.constraints import AmplitudeBand, Ball, Box, HalfSpaces, Intersection
 from dask_nlis.diagnostics import (
     Certificate,
@@ -89,6 +99,7 @@ from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix, tangent_
 from dask_nlis.models import (
     DeepReluNetwork,
     Homogeneous,
+    LayerStack,
     Linear,
     MultilayerPerceptron,
     Numerical,
@@ -164,6 +175,7 @@ __all__ = [
     "InputError",
     "InputTypeError",
     "Intersection",
+    "LayerStack",
     "LeakyRelu",
     "Linear",
     "Logistic",
@@ -209,6 +221,7 @@ __all__ = [
     "Swish",
     "TallMatrix",
     "Tanh",
+    "TorchModel",
     "UnderdeterminedWarning",
     "XarrayRows",
     "ZeroLossSingularityError",
@@ -229,6 +242,7 @@ __all__ = [
     "factorize",
     "from_dataframe",
     "from_sklearn",
+    "from_torch",
     "from_xarray",
     "influence_scores",
     "ingest",

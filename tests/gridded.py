@@ -9,7 +9,6 @@ import tempfile
 
 import dask
 import dask.array as da
-import xarray as xr
 from distributed import Client, LocalCluster
 
 import dask_nlis as nlis
@@ -23,6 +22,8 @@ def memory(field: str) -> int:
 
 def scored(n_time: int, folder: str) -> int:
     """Score all cells, draw 1,000, and write the scores; blocks of 250,000 cells are made by tasks."""
+    import xarray as xr  # not with the file, which is looked at where there is no xarray
+
     random = da.random.default_rng(0)
     shape, chunks = (n_time, 100, 1000), (5, 50, 1000)
     ds = xr.Dataset({name: (("time", "lat", "lon"), random.standard_normal(shape, chunks=chunks)) for name in "ab"})

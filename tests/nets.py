@@ -60,6 +60,8 @@ NETS: dict[str, Any] = {
     "user's wave": Numerical(wave, wave_gradient, D + 1),  # not homogeneous
 }
 INDEXED = {name: model for name, model in NETS.items() if model.form == "index"}
+#: Nets with kinks along the ray, which plain quadrature does not see (`test_perceptron.py` does).
+KINKED = {name for name, model in NETS.items() if isinstance(model, MultilayerPerceptron) and model.nodes}
 RECTIFIED = {name: model for name, model in NETS.items() if isinstance(model, ReluNetwork)}
 
 

@@ -272,6 +272,14 @@ if find_spec("xarray"):
     CALLS["XarrayRows.restore"] = (GRIDDED.restore, {"scores": np.ones(N * D), "name": "a"})
     CALLS["XarrayRows.coordinates"] = (GRIDDED.coordinates, {"sample": [0, 5], "dim": "drawn"})
 
+if find_spec("torch"):
+    import torch
+
+    CALLS["from_torch"] = (
+        nlis.from_torch,
+        {"module": torch.nn.Linear(3, 1), "wrt": "weight", "input_shape": (3,), "tolerance": 1e-6},
+    )
+
 #: What does not belong: made anew for each call, since a generator lasts only once.
 BAD: dict[str, Callable[[], Any]] = {
     "None": lambda: None,

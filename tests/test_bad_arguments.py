@@ -30,13 +30,14 @@ MADE_BY_VERBS = frozenset(
         "Factor",
         "Fit",
         "FittedModel",
+        "LayerStack",
         "Plan",
         "RowTable",
         "Run",
         "Sample",
         "SampleSize",
     }
-    | {"Sandwich", "Standardization", "Standardized", "TallMatrix", "XarrayRows"}
+    | {"Sandwich", "Standardization", "Standardized", "TallMatrix", "TorchModel", "XarrayRows"}
 )
 
 #: Kinds of the fast suite; the others run with the slow tests.
@@ -143,7 +144,7 @@ def test_every_public_name_and_each_of_its_arguments_is_spoilt():
             not callable(public)
             or (isinstance(public, type) and issubclass(public, Exception))
             or name in MADE_BY_VERBS
-            or (name == "from_xarray" and not find_spec("xarray"))
+            or (name in ("from_torch", "from_xarray") and not find_spec(name.removeprefix("from_")))
         ):
             continue
         wanted = {

@@ -63,7 +63,10 @@ def test_influence_is_the_length_of_the_gradient_in_the_metric_of_the_hessian(mo
     T = nlis.tangent_matrix(problem, x, y, theta=theta)
     rows = T.to_dask_array().compute()
     np.testing.assert_allclose(rows.T @ rows, H, rtol=1e-10, atol=1e-10 * np.abs(H).max())
-    np.testing.assert_allclose(scored(T), expected, rtol=1e-5, atol=1e-7 * expected.max())
+    # A row of no curvature may have a gradient outside the range of H, where it has no length in that metric.
+    inside = np.abs(psi - psi @ np.linalg.pinv(rows, rcond=1e-10) @ rows).max(axis=1) <= 1e-7 * np.abs(psi).max()
+    assert inside.mean() > 0.9
+    np.testing.assert_allclose(scored(T)[inside], expected[inside], rtol=1e-5, atol=1e-7 * expected[inside].max())
 
 
 def test_for_squared_error_it_is_the_residual_times_the_root_of_the_leverage(rng):

@@ -3,8 +3,20 @@
 from dask_nlis.adapters.dataframes import Encoded, from_dataframe
 from dask_nlis.adapters.encoding import Encoding
 from dask_nlis.adapters.from_sklearn import from_sklearn
+from dask_nlis.adapters.from_torch import from_torch
 from dask_nlis.adapters.from_xarray import from_xarray
 from dask_nlis.adapters.ingest import ingest
+from dask_nlis.adapters.torch_model import TorchModel
 from dask_nlis.adapters.xarray_rows import XarrayRows
 
-__all__ = ["Encoded", "Encoding", "XarrayRows", "from_dataframe", "from_sklearn", "from_xarray", "ingest"]
+__all__ = [
+    "Encoded",
+    "Encoding",
+    "TorchModel",
+    "XarrayRows",
+    "from_dataframe",
+    "from_sklearn",
+    "from_torch",
+    "from_xarray",
+    "ingest",
+]

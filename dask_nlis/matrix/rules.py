@@ -121,7 +121,7 @@ class Dual:
     def tolerance(self) -> float:
         """Largest identity residual of an integral that is accepted: that of a Numerical model, or its default."""
         model = self.problem.model
-        return model.tolerance if isinstance(model, Numerical) else Numerical.default_tolerance
+        return float(getattr(model, "tolerance", Numerical.default_tolerance))
 
     def _theta_like(self, x: Array) -> Array:
         return array_like(self.theta, x)

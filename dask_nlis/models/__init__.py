@@ -2,6 +2,7 @@
 
 from dask_nlis.models.deep_relu import DeepReluNetwork
 from dask_nlis.models.kinds import has_rectifiers, slopes_only
+from dask_nlis.models.layer_stack import LayerOf, LayerStack
 from dask_nlis.models.linear import Linear
 from dask_nlis.models.perceptron import MultilayerPerceptron
 from dask_nlis.models.protocol import IndexModel, LayeredModel, Model, is_adjoint, is_index, is_layered
@@ -13,6 +14,8 @@ __all__ = [
     "DeepReluNetwork",
     "Homogeneous",
     "IndexModel",
+    "LayerOf",
+    "LayerStack",
     "LayeredModel",
     "Linear",
     "Model",

@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from dask_nlis.activations import Activation, Identity, LeakyRelu, Relu
+from dask_nlis.activations import Activation, Identity, Relu
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.kernels.dense import Dense
 from dask_nlis.kernels.numbers import is_whole
-from dask_nlis.kernels.stack import Gate, Layer
+from dask_nlis.kernels.stack import Layer
 from dask_nlis.models import checks, layered
+from dask_nlis.models.gates import gate
 from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
 
@@ -91,8 +92,8 @@ class MultilayerPerceptron:
     @property
     def nodes(self) -> int | None:
         """One more than half the hidden layers, where all units are rectifiers and the outputs as they come."""
-        bent = [_gate(self.activation), *([_gate(self.unit)] if self.widths else [])]
-        straight = bent[0] is None and all(gate is None or gate.left is not None for gate in bent)
+        bent = [gate(self.activation), *([gate(self.unit)] if self.widths else [])]
+        straight = bent[0] is None and all(each is None or each.left is not None for each in bent)
         return len(self.widths) // 2 + 1 if straight else None
 
     def _shapes(self, d: int) -> list[tuple[int, int]]:
@@ -168,7 +169,7 @@ class MultilayerPerceptron:
             Layer(
                 Dense(parts[f"W{k}"]),
                 parts[f"b{k}"][None, None, :] if self.bias else None,
-                _gate(self.activation if k == last else self.unit),
+                gate(self.activation if k == last else self.unit),
             )
             for k in range(1, last + 1)
         ]
@@ -176,10 +177,3 @@ class MultilayerPerceptron:
     def shaped(self, x: Array) -> Array:
         """Return x: a layer takes rows of features."""
         return x
-
-
-def _gate(phi: Activation) -> Gate | None:
-    if isinstance(phi, Identity):
-        return None
-    left = 0.0 if isinstance(phi, Relu) else phi.slope if isinstance(phi, LeakyRelu) else None
-    return Gate(phi.value, phi.derivative, left)
