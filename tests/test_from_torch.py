@@ -327,8 +327,9 @@ def test_kinks_of_a_branch_are_refused_unless_they_are_tolerated(rng):
     assert 1e-6 < factor.identity_residual <= 0.01
 
 
-def test_examples_of_the_docstring():
+@pytest.mark.parametrize("name", ["from_torch", "torch_model"])
+def test_examples_of_the_docstrings(name):
     importlib.import_module("dask_nlis.adapters")
-    found = doctest.testmod(sys.modules["dask_nlis.adapters.from_torch"])
+    found = doctest.testmod(sys.modules[f"dask_nlis.adapters.{name}"])
     assert found.attempted
     assert not found.failed

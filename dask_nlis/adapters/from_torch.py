@@ -1,6 +1,7 @@
 """Torch modules as models."""
 
 import inspect
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ from dask_nlis.models import LayerStack, Numerical
 
 #: Rows on which layers taken over are compared with the module, and how exactly they have to agree.
 _COMPARED, _AGREE = 8, 1e-10
+
+#: Numbers that a row may be: 128 MB in float64.
+_LONGEST = 2**24
 
 
 def from_torch(
@@ -162,7 +166,10 @@ def _shape(module: Any, given: Any) -> tuple[int, ...]:
         or any(not is_whole(n) or n < 1 for n in sizes)
     ):
         raise InputError(f"input_shape={given!r} is not allowed; give positive integers, such as (1, 28, 28)")
-    return tuple(map(int, sizes))
+    shape = tuple(map(int, sizes))
+    if math.prod(shape) > _LONGEST:
+        raise InputError(f"input_shape makes more than {_LONGEST:,} numbers a row; give the shape of one row")
+    return shape
 
 
 def _predicted(module: Any, rows: Any) -> np.ndarray:

@@ -41,6 +41,12 @@ class TorchModel:
         Equal for modules of the same structure, code, parameters and buffers.
     tolerance : float
         Largest identity residual, relative to 1 + |f(theta)| + |f(0)|, that is accepted.
+
+    Examples
+    --------
+    >>> import torch, dask_nlis as nlis
+    >>> nlis.from_torch(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Mish(), torch.nn.Linear(3, 1)), wrt="2")
+    TorchModel(module='Sequential', input_shape=(2,), parameters=('2.weight', '2.bias'), p=4)
     """
 
     module: Any

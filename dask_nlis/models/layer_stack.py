@@ -62,6 +62,14 @@ class LayerStack:
         What a row of X is reshaped to.
     theta : ndarray of shape (p,)
         Parameters as they came: those that are theta, in the order of the layers, kernel before bias, C-flattened.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_nlis.models import LayerOf
+    >>> model = LayerStack((LayerOf("dense", np.array([[1.0, 2.0]]), kernel_name="weight", moves=True),), (2,))
+    >>> model.predict(model.theta, np.array([[3.0, 4.0]]))
+    array([11.])
     """
 
     stack: tuple[LayerOf, ...]
