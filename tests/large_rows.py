@@ -132,8 +132,8 @@ def _restored(X: np.ndarray) -> None:
 def functions() -> set[str]:
     """Names of the public functions."""
     found = {name for name in nlis.__all__ if inspect.isfunction(getattr(nlis, name))}
-    # A module has no rows.
-    return found - {"from_torch"} - (set() if find_spec("xarray") else {"from_xarray"})
+    # A module or a function has no rows.
+    return found - {"from_jax", "from_torch"} - (set() if find_spec("xarray") else {"from_xarray"})
 
 
 def main() -> None:

@@ -272,6 +272,9 @@ if find_spec("xarray"):
     CALLS["XarrayRows.restore"] = (GRIDDED.restore, {"scores": np.ones(N * D), "name": "a"})
     CALLS["XarrayRows.coordinates"] = (GRIDDED.coordinates, {"sample": [0, 5], "dim": "drawn"})
 
+if find_spec("jax"):
+    CALLS["from_jax"] = (nlis.from_jax, {"function": value, "theta": [np.ones(3), np.ones(1)], "tolerance": 1e-6})
+
 if find_spec("torch"):
     import torch
 

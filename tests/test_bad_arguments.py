@@ -30,6 +30,7 @@ MADE_BY_VERBS = frozenset(
         "Factor",
         "Fit",
         "FittedModel",
+        "JaxModel",
         "LayerStack",
         "Plan",
         "RowTable",
@@ -144,7 +145,7 @@ def test_every_public_name_and_each_of_its_arguments_is_spoilt():
             not callable(public)
             or (isinstance(public, type) and issubclass(public, Exception))
             or name in MADE_BY_VERBS
-            or (name in ("from_torch", "from_xarray") and not find_spec(name.removeprefix("from_")))
+            or (name in ("from_jax", "from_torch", "from_xarray") and not find_spec(name.removeprefix("from_")))
         ):
             continue
         wanted = {

@@ -3,7 +3,10 @@
 import copy
 import doctest
 import importlib
+import re
+import subprocess
 import sys
+from pathlib import Path
 
 import dask
 import numpy as np
@@ -333,3 +336,11 @@ def test_examples_of_the_docstrings(name):
     found = doctest.testmod(sys.modules[f"dask_nlis.adapters.{name}"])
     assert found.attempted
     assert not found.failed
+
+
+def test_norms_without_gradients_of_rows_are_those_of_gradients():
+    script = Path(__file__).parents[1] / "examples/benchmarks/torch_norms.py"
+    ran = subprocess.run([sys.executable, script, "--quick"], capture_output=True, text=True, check=True)
+    agree = re.search(r"scores agree to (\S+); memory is [\d.]+ of that of gradients", ran.stdout)
+    assert agree
+    assert float(agree[1]) < 1e-8

@@ -174,6 +174,7 @@ def test_what_is_imported_is_declared_and_the_reverse():
     assert core <= imported
     assert imported - core <= {
         "h5py",
+        "jax",
         "torch",
         "obstore",
         "pandas",

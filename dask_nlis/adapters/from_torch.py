@@ -149,7 +149,7 @@ def _shape(module: Any, given: Any) -> tuple[int, ...]:
     import torch
 
     if given is None:
-        first = next(
+        first: Any = next(
             (part for part in module.modules() if next(part.parameters(recurse=False), None) is not None), None
         )
         if type(first) is not torch.nn.Linear:
