@@ -91,6 +91,11 @@ class Nodes(NamedTuple):
     blocks: Sequence[GraphNode | None]
     constants: dict[Key, Any]
 
+    @property
+    def layers(self) -> dict[str, dict[Key, Any]]:
+        """The constants as layers of a graph, one each: two of them may be blocks of one array."""
+        return {str(key): {key: node} for key, node in self.constants.items()}
+
 
 def block_nodes(array: da.Array) -> Nodes | None:
     """The tasks that read the row blocks of an array, where each reads its block and nothing but constants; else None."""
@@ -147,7 +152,7 @@ def on_readers(
         if found is None:
             return None
         nodes[array.name] = found
-        layers |= {key if isinstance(key, str) else key[0]: {key: node} for key, node in found.constants.items()}
+        layers |= found.layers
     keywords = {each: _reference(value, layers) for each, value in arguments.items()}
     nothing = Nodes((None,) * len(beside), {})
     blocks = [(nothing if array is None else nodes[array.name]).blocks for array in arrays]

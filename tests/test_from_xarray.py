@@ -127,6 +127,14 @@ def test_any_dimensions_in_any_order_are_matched_by_name(layout, data):
     assert same_bits(rows.y.compute(), expected)
 
 
+def test_blocks_in_memory_behind_a_slice_all_reach_the_graph():
+    ds = dataset((2, 1), ((1, 1), (1,)))
+    ds = ds.assign(one=ds.q.isel(lat=0, drop=True))
+    rows = nlis.from_xarray(ds, ["t", "one"], "one")
+    assert same_bits(rows.X.compute(), np.column_stack([ds.t.values.ravel(), ds.q.values.ravel()]))
+    assert same_bits(rows.y.compute(), ds.q.values.ravel())
+
+
 def test_data_in_memory_are_cut_along_the_first_dimensions_and_rows_are_all_cells_in_c_order():
     ds = dataset((6, 5, 4))
     rows = nlis.from_xarray(ds, ["t", "q"], "pr", block_bytes=2 * 20 * 16)

@@ -96,7 +96,7 @@ def _made(variable: Variable, grid: Grid) -> _Made:
     if nodes is None or shared:
         graph = array.dask
         return _Made({key[1:]: TaskRef(key) for key in keys}, graph.layers, graph.dependencies, {array.name})
-    layers = {key if isinstance(key, str) else key[0]: {key: node} for key, node in nodes.constants.items()}
+    layers = nodes.layers
     blocks = {key[1:]: node for key, node in zip(keys, nodes.blocks, strict=True)}
     return _Made(blocks, layers, {layer: set() for layer in layers}, set(layers))
 
