@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.errors import DamagedDataError, InputError, InputTypeError, MissingDataError, NlisError
+from dask_nlis.intake import table_shape
 from dask_nlis.intake.cell_words import number_of
 from dask_nlis.intake.csv_scan import Scanned, Stretch, rows_of_csv
 from dask_nlis.intake.frames import LARGEST_INTEGER
@@ -43,20 +44,9 @@ class CsvTable:
     stamp: Stamp
     token: str
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the whole table."""
-        return (self.n_rows,) if self.flat else (self.n_rows, len(self.columns))
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """What all columns are read as."""
-        return np.dtype(np.float64)
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
+    shape = property(table_shape.shape)
+    dtype = property(table_shape.dtype)
+    ndim = property(table_shape.ndim)
 
     def __getitem__(self, index: Any) -> np.ndarray:
         rows, *rest = index if isinstance(index, tuple) else (index,)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dask_nlis.errors import DamagedDataError, InputError, InputTypeError, MissingDataError
+from dask_nlis.intake import table_shape
 from dask_nlis.intake.frames import LARGEST_INTEGER
 from dask_nlis.intake.parquet_footers import Footers, arrow, short
 from dask_nlis.intake.retrying import brief
@@ -44,20 +45,9 @@ class ParquetTable:
     stamp: Stamp
     token: str
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the whole table."""
-        return (self.n_rows,) if self.flat else (self.n_rows, len(self.columns))
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """What all columns are read as."""
-        return np.dtype(np.float64)
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
+    shape = property(table_shape.shape)
+    dtype = property(table_shape.dtype)
+    ndim = property(table_shape.ndim)
 
     def __getitem__(self, index: Any) -> np.ndarray:
         rows, *rest = index if isinstance(index, tuple) else (index,)

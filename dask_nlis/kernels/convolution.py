@@ -41,18 +41,14 @@ class Convolution(NamedTuple):
 
     def _offsets(self) -> Iterator[tuple[int, int, tuple[slice, slice]]]:
         """Offsets of the kernel, each with where it takes its numbers in the padded image."""
-        _, height, width = self.shape
         for i in range(self.kernel.shape[2]):
             for j in range(self.kernel.shape[3]):
-                first = i * self.dilation[0], j * self.dilation[1]
-                yield (
-                    i,
-                    j,
-                    tuple(  # type: ignore[misc]
-                        slice(a, a + s * (n - 1) + 1, s)
-                        for a, s, n in zip(first, self.stride, (height, width), strict=True)
-                    ),
-                )
+                yield i, j, (self._places(0, i), self._places(1, j))
+
+    def _places(self, axis: int, offset: int) -> slice:
+        """Rows (axis 0) or columns (axis 1) of the padded image that an offset of the kernel meets."""
+        first, step = offset * self.dilation[axis], self.stride[axis]
+        return slice(first, first + step * (self.shape[1 + axis] - 1) + 1, step)
 
     def _padded(self, signal: Array) -> Array:
         if self.padding == (0, 0):

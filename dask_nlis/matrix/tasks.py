@@ -175,7 +175,7 @@ def _checked(residual: Array, leaf: Leaf, tolerance: float) -> float:
         raise IdentityResidualError(
             f"row {leaf.row + worst}: f(theta) = f(0) + <theta, f*> misses by {largest:.1e} (tolerance "
             f"{tolerance:.0e}) with 256 nodes along the ray; use a smaller theta, a smoother model or loss (PseudoHuber for "
-            "Huber), or Numerical with a larger tolerance="
+            "Huber), or a larger tolerance= of Numerical, from_torch or from_jax"
         )
     return largest
 
