@@ -95,6 +95,7 @@ from dask_nlis.losses import (
     LogisticLoss,
     PoissonDeviance,
     PseudoHuber,
+    SoftmaxLoss,
     SquaredError,
 )
 from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix, tangent_matrix
@@ -213,6 +214,7 @@ __all__ = [
     "ScaleWarning",
     "Sin",
     "SingleIndex",
+    "SoftmaxLoss",
     "Softplus",
     "SquaredError",
     "SquaredRelu",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.errors import InputError
-from dask_nlis.losses import Loss
+from dask_nlis.losses import Loss, SoftmaxLoss
 from dask_nlis.models import Model
 from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
@@ -26,10 +26,10 @@ class FittedModel:
         A model of this library.
     theta : ndarray of shape (p,)
         Its parameters as they were fitted, in the layout of `model`.
-    loss : Loss
+    loss : Loss or SoftmaxLoss
         What was minimised, up to a constant factor and a penalty.
     classes : tuple or None
-        The two labels of a classifier, the second the one whose log odds are predicted; None for others.
+        The labels of a classifier; of two, the second is the one whose log odds are predicted. None for others.
     feature_names : tuple of str or None
         Names of the columns it was fitted on, if they had names.
 
@@ -45,7 +45,7 @@ class FittedModel:
 
     model: Model
     theta: np.ndarray
-    loss: Loss
+    loss: Loss | SoftmaxLoss
     classes: tuple[Any, ...] | None = None
     feature_names: tuple[str, ...] | None = None
 
@@ -55,7 +55,7 @@ class FittedModel:
         object.__setattr__(self, "theta", theta)
 
     def labels(self, y: Any) -> np.ndarray:
-        """Classes (n,) of any kind as the labels that the loss takes, 0.0 and 1.0, (n,); in memory.
+        """Classes (n,) of any kind as the labels that the loss takes, 0.0, 1.0, ..., (n,); in memory.
 
         Raises
         ------
@@ -70,9 +70,8 @@ class FittedModel:
             codes[given == name] = code
         if (codes < 0).any():
             row = int(np.argmax(codes < 0))
-            raise InputError(
-                f"y={given[row]!r} at row {row} is no class; allowed are {self.classes[0]!r} and {self.classes[1]!r}"
-            )
+            allowed = ", ".join(map(repr, self.classes[:6])) + (", ..." if len(self.classes) > 6 else "")
+            raise InputError(f"y={given[row]!r} at row {row} is no class; allowed are {allowed}")
         return codes
 
     @property
@@ -106,7 +105,7 @@ class FittedModel:
         return self.model.inputs(x)
 
     def predict(self, theta: Array, x: Array) -> Array:
-        """Prediction, shape (m,)."""
+        """Prediction, shape (m,) or (m, n_outputs)."""
         return self.model.predict(theta, x)
 
     def jacobian(self, theta: Array, x: Array) -> Array:

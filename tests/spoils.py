@@ -118,7 +118,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Numerical": (nlis.Numerical, {"value": value, "gradient": gradient, "n_params": 4, "tolerance": 1e-6}),
     "Problem": (
         nlis.Problem,
-        {"model": nlis.Linear(), "loss": nlis.SquaredError(), "constraint": nlis.Ball(1.0)},
+        {"model": nlis.Linear(), "loss": nlis.SquaredError(), "constraint": nlis.Ball(1.0), "outputs": "joint"},
     ),
     "Problem.from_dict": (nlis.Problem.from_dict, {"found": PROBLEM.to_dict()}),
     "PseudoHuber": (nlis.PseudoHuber, {"delta": 1.0}),
@@ -144,6 +144,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Sample.load": (nlis.Sample.load, {"path": "saved.csv"}),
     "Sample.take": (SAMPLE.take, {"arrays": X, "max_bytes": 10**9}),
     "SingleIndex": (nlis.SingleIndex, {"activation": nlis.Tanh(), "intercept": True}),
+    "SoftmaxLoss": (nlis.SoftmaxLoss, {"n_classes": 3}),
     "Standardization.to_raw": (nlis.standardize(X, Y).transform.to_raw, {"theta": THETA}),
     "Swish": (nlis.Swish, {"c1": 1.0, "c2": 2.0, "zeta": 1.0}),
     "TallMatrix.block": (A.block, {"i": 0}),

@@ -54,6 +54,31 @@ def test_single_index_and_rectified_nets_have_the_scores_of_the_closed_form(data
         np.testing.assert_allclose(nlis.leverage_scores(found, factor), expected, atol=1e-10)
 
 
+def test_several_outputs_are_those_of_the_perceptron(data, rng):
+    X, _ = data
+    model = nlis.MultilayerPerceptron((4,), unit=nlis.Tanh(), n_outputs=3)
+    theta = rng.normal(size=model.n_parameters(D))
+    parts = model.unpack(theta)
+
+    def both(theta, x):
+        return jax.numpy.tanh(x @ theta["W1"].T + theta["b1"]) @ theta["W2"].T + theta["b2"]
+
+    taken = nlis.from_jax(both, parts, n_outputs=3)
+    order = np.concatenate([model.unpack(np.arange(len(theta)))[name].ravel() for name in sorted(parts)])
+    y = rng.integers(0, 3, N)
+    rows, wanted = (
+        nlis.dual_matrix(nlis.Problem(m, nlis.SoftmaxLoss(3)), X, y, theta=at).to_dask_array().compute()
+        for m, at in ((taken, taken.theta), (model, theta))
+    )
+    np.testing.assert_allclose(rows[:, :-1], wanted[:, order], atol=1e-11)
+    with pytest.raises(
+        nlis.InputError, match=r"returned shape \(200, 3\) for 200 rows; return n_outputs=2 numbers a row"
+    ):
+        nlis.from_jax(both, parts, n_outputs=2).predict(taken.theta, X)
+    with pytest.raises(nlis.InputError, match="n_outputs=0 is not allowed"):
+        nlis.from_jax(both, parts, n_outputs=0)
+
+
 def test_parts_names_and_order_are_those_of_the_tree(rng):
     theta = {"a": {"w": rng.normal(size=(D, 3)).astype(np.float32), "b": np.zeros(3)}, "c": jax.numpy.ones(3)}
     model = nlis.from_jax(smooth, theta)

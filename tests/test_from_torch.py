@@ -19,10 +19,10 @@ pytestmark = [pytest.mark.adapters, pytest.mark.filterwarnings("ignore::dask_nli
 D, N = 6, 60
 
 
-def dense(*widths, unit=torch.nn.ReLU, bias=True):
+def dense(*widths, unit=torch.nn.ReLU, bias=True, outputs=1):
     torch.manual_seed(1)
     parts = []
-    for before, behind in zip((D, *widths), (*widths, 1), strict=True):
+    for before, behind in zip((D, *widths), (*widths, outputs), strict=True):
         parts += [torch.nn.Linear(before, behind, bias=bias), unit()]
     return torch.nn.Sequential(*parts[:-1])
 
@@ -53,9 +53,9 @@ class Written(torch.nn.Module):
 class Residual(torch.nn.Module):
     """A branch: not layers one after the other."""
 
-    def __init__(self, unit=torch.tanh):
+    def __init__(self, unit=torch.tanh, outputs=1):
         super().__init__()
-        self.inner, self.outer, self.unit = torch.nn.Linear(D, D), torch.nn.Linear(D, 1), unit
+        self.inner, self.outer, self.unit = torch.nn.Linear(D, D), torch.nn.Linear(D, outputs), unit
 
     def forward(self, x):
         return self.outer(x + self.unit(self.inner(x)))
@@ -262,7 +262,7 @@ def test_modules_go_to_the_workers_of_a_cluster(module, client, rng):
     np.testing.assert_allclose(nlis.norm_scores(A).compute(), here, rtol=1e-12)
 
 
-def test_a_fit_from_the_module_goes_on_and_a_run_of_it_stays_in_memory(rng, tmp_path):
+def test_a_fit_from_the_module_goes_on_and_a_run_of_layers_is_stored(rng, tmp_path):
     module = dense(3, unit=torch.nn.Tanh)
     model = nlis.from_torch(module)
     x = rng.normal(size=(500, D))
@@ -270,8 +270,17 @@ def test_a_fit_from_the_module_goes_on_and_a_run_of_it_stays_in_memory(rng, tmp_
     problem = nlis.Problem(model, constraint=nlis.Ball(50.0))
     made = nlis.run(problem, x, y, size=200, seed=0, theta=model.theta, scores="leverage")
     assert made.fit.loss < nlis.total_loss(problem, x, y, model.theta)
-    with pytest.raises(nlis.InputTypeError, match=r"LayerStack, which no file may name.*store=None"):
-        nlis.run(problem, x, y, size=200, seed=0, theta=model.theta, store=tmp_path / "run.zarr")
+    stored = nlis.run(
+        problem, x, y, size=200, seed=0, theta=model.theta, scores="leverage", store=tmp_path / "run.zarr"
+    )
+    again = nlis.open_run(tmp_path / "run.zarr")
+    assert again.problem == problem
+    assert again.fit == stored.fit
+    torch_model = nlis.from_torch(Residual())
+    with pytest.raises(nlis.InputTypeError, match=r"TorchModel, which no file may name.*store=None"):
+        nlis.run(
+            nlis.Problem(torch_model), x, y, size=200, seed=0, theta=torch_model.theta, store=tmp_path / "other.zarr"
+        )
 
 
 def test_too_many_parameters_for_a_factor_are_refused_with_figures(rng):
@@ -286,6 +295,35 @@ def test_too_many_parameters_for_a_factor_are_refused_with_figures(rng):
     assert nlis.norm_scores(A).shape == (N,)
 
 
+@pytest.mark.parametrize("module", [dense(5, outputs=3), Residual(outputs=3)], ids=["layers", "torch"])
+def test_several_outputs_are_pulled_back_together(module, rng):
+    model = nlis.from_torch(module)
+    assert model.n_outputs == 3
+    x, y = rng.normal(size=(60, D)), rng.integers(0, 3, 60)
+    with torch.no_grad():
+        expected = module.double()(torch.tensor(x)).numpy()
+    np.testing.assert_allclose(model.predict(model.theta, x), expected, rtol=1e-12)
+    slopes = rng.normal(size=(60, 3))
+    rows = model.pullback(model.theta, x, slopes)
+    parameters = list(module.parameters())
+    for i in (0, 59):
+        found = torch.autograd.grad((module(torch.tensor(x[i : i + 1]))[0] * torch.tensor(slopes[i])).sum(), parameters)
+        np.testing.assert_allclose(rows[i], np.concatenate([g.numpy().ravel() for g in found]), rtol=1e-10, atol=1e-12)
+    for problem, labels in (
+        (nlis.Problem(model, nlis.SoftmaxLoss(3)), y),
+        (nlis.Problem(model, nlis.PseudoHuber(1.0), outputs="separate"), rng.normal(size=(60, 3))),
+    ):
+        A = nlis.dual_matrix(problem, x, labels, theta=model.theta)
+        factor = nlis.factorize(A)
+        assert factor.identity_residual < 1e-6
+        assert nlis.leverage_scores(A, factor).sum() == pytest.approx(factor.rank, abs=1e-6)
+        np.testing.assert_allclose(
+            nlis.norm_scores(A),
+            (A.to_dask_array().compute().reshape(60, -1, factor.r.shape[0]) ** 2).sum(axis=(1, 2)),
+            rtol=1e-10,
+        )
+
+
 class Many(torch.nn.Module):
     def forward(self, x):
         return x
@@ -294,7 +332,7 @@ class Many(torch.nn.Module):
 MISTAKES = {
     "no module": (lambda: nlis.from_torch(3), nlis.InputTypeError, "module is int; give an instance"),
     "a class": (lambda: nlis.from_torch(Residual), nlis.InputTypeError, "module is the class Residual"),
-    "several outputs": (lambda: nlis.from_torch(torch.nn.Linear(D, 3)), nlis.InputError, r"returns \(8, 3\) for a batch of 8"),
+    "images": (lambda: nlis.from_torch(torch.nn.Conv2d(1, 2, 3), input_shape=(1, 4, 4)), nlis.InputError, r"returns \(8, 2, 2, 2\) for a batch of 8"),
     "no parameters": (lambda: nlis.from_torch(Many()), nlis.InputError, "Many has no parameters"),
     "an unknown name": (lambda: nlis.from_torch(dense(3), wrt="head"), nlis.InputError, "'head', which the module has not; it has 0.w"),
     "names of no kind": (lambda: nlis.from_torch(dense(3), wrt=[1]), nlis.InputTypeError, r"wrt=\[1\] is not allowed"),

@@ -205,11 +205,6 @@ def test_a_refit_shrinks_weights_and_leaves_biases(rng):
     assert abs(parts["b2"][0] - np.average(y, weights=v)) < 0.5  # the mean is carried by the bias
 
 
-def test_several_outputs_are_refused_by_a_problem():
-    with pytest.raises(nlis.InputError, match="n_outputs=3, and losses take one number a row"):
-        nlis.Problem(nlis.MultilayerPerceptron((2,), n_outputs=3))
-
-
 def test_kinked_nets_have_no_unique_optimum_and_say_so(rng):
     model = nlis.MultilayerPerceptron((2,))
     x = rng.normal(size=(200, 2))

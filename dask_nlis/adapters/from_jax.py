@@ -9,12 +9,16 @@ from dask.base import tokenize
 
 from dask_nlis.adapters.jax_model import JaxModel
 from dask_nlis.errors import InputError, InputTypeError
-from dask_nlis.kernels.numbers import is_number
+from dask_nlis.kernels.numbers import is_number, is_whole
 from dask_nlis.models import Numerical
 
 
 def from_jax(
-    function: Callable[[Any, Any], Any], theta: Any, *, tolerance: float = Numerical.default_tolerance
+    function: Callable[[Any, Any], Any],
+    theta: Any,
+    *,
+    n_outputs: int = 1,
+    tolerance: float = Numerical.default_tolerance,
 ) -> JaxModel:
     """Take a function of JAX over as a model, with its parameters theta; reads nothing.
 
@@ -24,9 +28,11 @@ def from_jax(
     Parameters
     ----------
     function : callable
-        (theta, x (m, d)) -> (m,) or (m, 1), each row on its own, in operations of JAX.
+        (theta, x (m, d)) -> (m,) or (m, n_outputs), each row on its own, in operations of JAX.
     theta : pytree of array_like
         Parameters: an array, or dicts and lists of arrays. Their order is that of ``jax.tree_util.tree_leaves``.
+    n_outputs : int, default 1
+        Predictions a row.
     tolerance : float, default 1e-6
         Largest identity residual, relative to 1 + |f(theta)| + |f(0)|, that is accepted.
 
@@ -40,7 +46,8 @@ def from_jax(
     InputTypeError
         If `function` cannot be called, or `theta` holds something else than numbers.
     InputError
-        If JAX is not installed, or `theta` holds none. Tasks raise it if the function does not return one number a row.
+        If JAX is not installed, `theta` holds none, or `n_outputs` is no positive integer. Tasks raise it if the function
+        does not return `n_outputs` numbers a row.
 
     Notes
     -----
@@ -62,6 +69,8 @@ def from_jax(
         raise InputError("from_jax needs JAX; install dask-nlis[jax]") from cause
     if not callable(function):
         raise InputTypeError(f"function={function!r} is not callable; give a function of (theta, x)")
+    if not is_whole(n_outputs) or n_outputs < 1:
+        raise InputError(f"n_outputs={n_outputs!r} is not allowed; give a positive integer")
     if not is_number(tolerance) or not 0 < tolerance < 1:
         raise InputError(f"tolerance={tolerance!r} is not allowed; give a number between 0 and 1")
     with warnings.catch_warnings():
@@ -85,4 +94,4 @@ def from_jax(
     flat = np.concatenate([array.ravel() for array in arrays])
     template = jax.tree_util.tree_unflatten(structure, arrays)
     token = tokenize(function, str(structure), arrays)
-    return JaxModel(function, template, tuple(names), flat, token, float(tolerance))
+    return JaxModel(function, template, tuple(names), flat, token, float(tolerance), int(n_outputs))

@@ -7,7 +7,7 @@ import numpy as np
 from dask_nlis.activations import Activation, Identity, Logistic, Relu, Tanh
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.fitted import FittedModel
-from dask_nlis.losses import LogisticLoss, Loss, PoissonDeviance, SquaredError
+from dask_nlis.losses import LogisticLoss, Loss, PoissonDeviance, SoftmaxLoss, SquaredError
 from dask_nlis.models import Linear, MultilayerPerceptron
 
 _ALLOWED = "LinearRegression, LogisticRegression, PoissonRegressor, MLPRegressor and MLPClassifier"
@@ -24,12 +24,12 @@ def from_sklearn(estimator: Any) -> FittedModel:
     ----------
     estimator : estimator
         Fitted LinearRegression, LogisticRegression, PoissonRegressor, MLPRegressor or MLPClassifier, or a subclass of one;
-        of one output, classifiers of two classes.
+        of one output or several, of two classes or more, of several labels a row.
 
     Returns
     -------
     FittedModel
-        `Linear` or `MultilayerPerceptron`; a `Problem` of it has the estimator's loss where none is given. Penalties
+        `Linear` or `MultilayerPerceptron`, without hidden layers where a linear one has several outputs; a `Problem` of it has the estimator's loss where none is given. Penalties
         (C, alpha) are no part of it; `refit(ridge=)` has one of its own.
 
     Raises
@@ -37,11 +37,12 @@ def from_sklearn(estimator: Any) -> FittedModel:
     InputTypeError
         If it is no such estimator.
     InputError
-        If it is not fitted, has several outputs or more than two classes, or scikit-learn is not installed.
+        If it is not fitted, has classes each fitted by itself or for several outputs, or scikit-learn is not installed.
 
     Notes
     -----
-    Predictions are of the link inside the loss: log odds of the second class, logarithms of means. Layers of perceptrons
+    Predictions are of the link inside the loss: log odds of the second class, of each class up to a constant where there
+    are more (`SoftmaxLoss`), logarithms of means. Layers of perceptrons
     are (units, inputs) here, the transposed `coefs_`. The adjoint of rectified perceptrons is exact (see
     `MultilayerPerceptron`); of others `Factor.identity_residual` says what the integral left.
 
@@ -64,21 +65,16 @@ def from_sklearn(estimator: Any) -> FittedModel:
     if not hasattr(estimator, "coefs_" if kind.startswith("MLP") else "coef_"):
         raise InputError(f"estimator {type(estimator).__name__} is not fitted; call its fit(X, y) first")
     classes = getattr(estimator, "classes_", None)
-    if classes is not None and (isinstance(classes, list) or len(classes) != 2):
-        raise InputError(
-            f"estimator {type(estimator).__name__} has {len(classes)} classes; allowed are 2: fit one class against the rest"
-        )
-    if getattr(estimator, "multi_class", None) == "multinomial":  # before scikit-learn 1.8
-        raise InputError(
-            "estimator LogisticRegression has multi_class='multinomial', with which coef_ is half of the log odds of two "
-            "classes; leave it out and fit again"
-        )
+    if classes is not None:
+        _check_classes(estimator, classes)
+    if getattr(estimator, "out_activation_", None) == "logistic" and estimator.n_outputs_ > 1:
+        classes = None  # several labels a row, 0 or 1 each
     names = getattr(estimator, "feature_names_in_", None)
     model, parts = (_perceptron if kind.startswith("MLP") else _linear)(estimator)
     return FittedModel(
         model,
         model.pack(**parts),
-        _loss(kind, estimator),
+        _loss(kind, estimator, classes),
         None if classes is None else tuple(classes.tolist()),
         None if names is None else tuple(map(str, names)),
     )
@@ -96,32 +92,48 @@ def _kinds() -> dict[str, type]:
     }
 
 
-def _linear(estimator: Any) -> tuple[Linear, dict[str, Any]]:
+def _check_classes(estimator: Any, classes: Any) -> None:
+    if isinstance(classes, list) or len(classes) < 2:
+        raise InputError(
+            f"estimator {type(estimator).__name__} has classes for several outputs, or fewer than 2; fit one estimator an output"
+        )
+    # Both before scikit-learn 1.8 only.
+    apart = getattr(estimator, "multi_class", None) == "ovr" or getattr(estimator, "solver", None) == "liblinear"
+    if len(classes) > 2 and apart:
+        raise InputError(
+            "estimator LogisticRegression has each class fitted against the rest, which is no one problem; fit with "
+            "solver='lbfgs', or one estimator a class"
+        )
+    if len(classes) == 2 and getattr(estimator, "multi_class", None) == "multinomial":
+        raise InputError(
+            "estimator LogisticRegression has multi_class='multinomial', with which coef_ is half of the log odds of two "
+            "classes; leave it out and fit again"
+        )
+
+
+def _linear(estimator: Any) -> tuple[Linear | MultilayerPerceptron, dict[str, Any]]:
     coef = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
     if len(coef) != 1:
-        raise _several(estimator, len(coef))
+        model = MultilayerPerceptron((), bias=bool(estimator.fit_intercept), n_outputs=len(coef))
+        both = {"W1": coef, "b1": np.broadcast_to(estimator.intercept_, len(coef))}
+        return model, both if model.bias else {"W1": coef}
     if not estimator.fit_intercept:
         return Linear(intercept=False), {"coef": coef[0]}
     return Linear(), {"coef": coef[0], "intercept": np.ravel(estimator.intercept_)[0]}
 
 
 def _perceptron(estimator: Any) -> tuple[MultilayerPerceptron, dict[str, Any]]:
-    if estimator.n_outputs_ != 1:
-        raise _several(estimator, estimator.n_outputs_)
     widths = [len(b) for b in estimator.intercepts_[:-1]]
     parts: dict[str, Any] = {}
     for k, (w, b) in enumerate(zip(estimator.coefs_, estimator.intercepts_, strict=True), start=1):
         parts |= {f"W{k}": w.T, f"b{k}": b}
-    return MultilayerPerceptron(tuple(widths), unit=_UNITS[estimator.activation]), parts
+    unit = _UNITS[estimator.activation]
+    return MultilayerPerceptron(tuple(widths), unit=unit, n_outputs=int(estimator.n_outputs_)), parts
 
 
-def _several(estimator: Any, count: int) -> InputError:
-    return InputError(
-        f"estimator {type(estimator).__name__} has {count} outputs; allowed is 1: fit one estimator an output"
-    )
-
-
-def _loss(kind: str, estimator: Any) -> Loss:
+def _loss(kind: str, estimator: Any, classes: Any) -> Loss | SoftmaxLoss:
+    if classes is not None and len(classes) > 2:
+        return SoftmaxLoss(len(classes))
     if kind in ("LogisticRegression", "MLPClassifier"):
         return LogisticLoss()
     if kind == "PoissonRegressor" or getattr(estimator, "loss", None) == "poisson":

@@ -28,7 +28,7 @@ def from_torch(
     input_shape: Sequence[int] | int | None = None,
     tolerance: float = Numerical.default_tolerance,
 ) -> LayerStack | TorchModel:
-    """Take a torch module of one output a row over as a model, with its parameters theta (p,); reads nothing.
+    """Take a torch module of one output a row, or several, over as a model, with its parameters theta (p,); reads nothing.
 
     A module that is nothing but dense layers, convolutions, flattening and known functions, one after the other, becomes a
     `LayerStack`: the adjoint of rectified ones is exact, biases or not, norm scores need no gradient of a row, and
@@ -38,7 +38,7 @@ def from_torch(
     Parameters
     ----------
     module : torch.nn.Module
-        Takes a batch (m, *input_shape), returns (m,) or (m, 1). A copy in float64 and evaluation mode is kept.
+        Takes a batch (m, *input_shape), returns (m,), (m, 1) or (m, k). A copy in float64 and evaluation mode is kept.
     wrt : str or sequence of str, optional
         Parameters that are theta: names as of ``named_parameters()``, or of submodules for all in them; the others stay
         as they are. All by default. The last layer alone gives small matrices: the model is then linear in theta.
@@ -57,7 +57,7 @@ def from_torch(
     InputTypeError
         If `module` is no torch module, or another argument not of its kind.
     InputError
-        If torch is not installed, the module returns something else than one number a row, couples the rows of a batch
+        If torch is not installed, the module returns something else than numbers of each row, couples the rows of a batch
         or depends on chance (batch normalisation or dropout in training mode), or a name is not known.
 
     Notes
@@ -89,11 +89,11 @@ def from_torch(
     predicted = _predicted(own, rows)
     stack = layers_of(own, names, shape)
     if stack is not None:
-        ours = stack.predict(stack.theta, rows.reshape(_COMPARED, -1).numpy())
+        ours = stack.predict(stack.theta, rows.reshape(_COMPARED, -1).numpy()).reshape(predicted.shape)
         if np.abs(ours - predicted).max() <= _AGREE * (1 + np.abs(predicted).max()):
             return stack
     theta = np.concatenate([own.get_parameter(name).detach().numpy().ravel() for name in names])
-    return TorchModel(own, names, shape, theta, _token(own), float(tolerance))
+    return TorchModel(own, names, shape, theta, _token(own), float(tolerance), predicted.shape[1])
 
 
 def _torch() -> Any:
@@ -173,7 +173,7 @@ def _shape(module: Any, given: Any) -> tuple[int, ...]:
 
 
 def _predicted(module: Any, rows: Any) -> np.ndarray:
-    """What the module returns for rows (m, *input_shape), checked: one number a row, of the row alone."""
+    """What the module returns for rows (m, *input_shape), checked: numbers of the row alone, (m, k)."""
     import torch
 
     with torch.no_grad():
@@ -187,13 +187,15 @@ def _predicted(module: Any, rows: Any) -> np.ndarray:
                 "of a row"
             ) from cause
     m = rows.shape[0]
-    if not isinstance(found, torch.Tensor) or tuple(found.shape) not in ((m,), (m, 1)):
+    if not isinstance(found, torch.Tensor) or found.ndim not in (1, 2) or found.shape[0] != m or not found.numel():
         came = tuple(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
-        raise InputError(f"module returns {came} for a batch of {m} rows; give one of a number a row, (m,) or (m, 1)")
-    values: np.ndarray = found.reshape(-1).numpy()
-    if abs(float(alone.reshape(-1)[0]) - values[0]) > _AGREE * (1 + abs(values[0])):
         raise InputError(
-            "module predicts another number for a row in a batch than for the row alone; give one that does not"
+            f"module returns {came} for a batch of {m} rows; give one of numbers of each row, (m,) or (m, k)"
+        )
+    values: np.ndarray = found.reshape(m, -1).numpy()
+    if np.abs(alone.reshape(-1).numpy() - values[0]).max() > _AGREE * (1 + np.abs(values[0]).max()):
+        raise InputError(
+            "module predicts other numbers for a row in a batch than for the row alone; give one that does not"
         )
     return values
 

@@ -11,7 +11,7 @@ from dask_nlis.activations import Identity
 from dask_nlis.errors import InputError
 from dask_nlis.kernels.calls import name_of
 from dask_nlis.models import Numerical, checks
-from dask_nlis.models.differences import second_derivatives
+from dask_nlis.models.differences import hessian_of
 from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
 
@@ -36,6 +36,8 @@ class JaxModel:
         Equal for equal functions and parameters.
     tolerance : float
         Largest identity residual, relative to 1 + |f(theta)| + |f(0)|, that is accepted.
+    n_outputs : int
+        Predictions a row.
 
     Examples
     --------
@@ -50,13 +52,13 @@ class JaxModel:
     theta: np.ndarray
     token: str
     tolerance: float = Numerical.default_tolerance
+    n_outputs: int = 1
 
-    n_outputs = 1
     activation = Identity()
     form: ClassVar[Form] = "ray"
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        return ("JaxModel", self.token, self.tolerance)
+        return ("JaxModel", self.token, self.tolerance, self.n_outputs)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, JaxModel) and self.__dask_tokenize__() == other.__dask_tokenize__()
@@ -121,16 +123,20 @@ class JaxModel:
         return xp.concat([x, xp.ones((x.shape[0], 1), dtype=x.dtype)], axis=1)
 
     def predict(self, theta: Array, x: Array) -> Array:
-        """What the function returns, (m,)."""
+        """What the function returns, (m,) or (m, n_outputs)."""
         return _called(_values(self), theta, x)
 
     def jacobian(self, theta: Array, x: Array) -> Array:
-        """Gradients of what the function returns, row by row, (m, p)."""
-        return _called(_gradients(self), theta, x)
+        """Gradients of what the function of one output returns, row by row, (m, p)."""
+        return self.pullback(theta, x, array_namespace(x).ones((x.shape[0], 1), dtype=x.dtype))
+
+    def pullback(self, theta: Array, x: Array, cotangent: Array) -> Array:
+        """Gradient in theta of the sum of each row's outputs times a cotangent, (m, n_outputs) -> (m, p)."""
+        return _called(_gradients(self), theta, x, cotangent)
 
     def hessian(self, theta: Array, x: Array, weights: Array) -> Array:
-        """Differences of the gradient, weights (m,) -> (p, p)."""
-        return second_derivatives(self.jacobian, theta, x, weights)
+        """Differences of the gradient, weights (m,) or (m, n_outputs) -> (p, p)."""
+        return hessian_of(self, theta, x, weights)
 
     def at_zero(self, x: Array) -> Array:
         """What the function returns where theta is 0, (m,)."""
@@ -145,7 +151,7 @@ def _values(model: JaxModel) -> Callable[[Any, Any], Any]:
     """The prediction of a batch, compiled once a process and shape."""
     import jax
 
-    return jax.jit(lambda theta, x: _one_a_row(model, model.function(model.tree(theta), x), x.shape[0]))
+    return jax.jit(lambda theta, x: _checked(model, model.function(model.tree(theta), x), x.shape[0]))
 
 
 @lru_cache(maxsize=16)
@@ -153,31 +159,30 @@ def _gradients(model: JaxModel) -> Callable[[Any, Any], Any]:
     """Gradients of a batch, row by row."""
     import jax
 
-    def one(theta: Any, row: Any) -> Any:
-        return _one_a_row(model, model.function(model.tree(theta), row[None, :]), 1)[0]
+    def one(theta: Any, row: Any, weights: Any) -> Any:
+        return (_checked(model, model.function(model.tree(theta), row[None, :]), 1).reshape(-1) * weights).sum()
 
-    return jax.jit(jax.vmap(jax.grad(one), in_axes=(None, 0)))
+    return jax.jit(jax.vmap(jax.grad(one), in_axes=(None, 0, 0)))
 
 
-def _one_a_row(model: JaxModel, found: Any, m: int) -> Any:
-    shape = getattr(found, "shape", None)
-    if shape not in ((m,), (m, 1)):
+def _checked(model: JaxModel, found: Any, m: int) -> Any:
+    shape, k = getattr(found, "shape", None), model.n_outputs
+    if shape != (m, k) and (k > 1 or shape != (m,)):
         came = type(found).__name__ if shape is None else f"shape {shape}"
-        raise InputError(
-            f"function {name_of(model.function)} returned {came} for {m} rows; return one number a row, ({m},) or ({m}, 1)"
-        )
-    return found.reshape(-1)
+        wanted = f"one number a row, ({m},) or ({m}, 1)" if k == 1 else f"n_outputs={k} numbers a row, ({m}, {k})"
+        raise InputError(f"function {name_of(model.function)} returned {came} for {m} rows; return {wanted}")
+    return found.reshape(-1) if k == 1 else found
 
 
-def _called(function: Callable[[Any, Any], Any], theta: Array, x: Array) -> Array:
+def _called(function: Callable[..., Any], *arrays: Array) -> Array:
     """Arrays of the host or of a card through a function of JAX in float64, and back where they came from."""
     import jax
 
     # The setting is one of the thread; it had another place before.
     in_float64: Any = vars(jax)["enable_x64"] if "enable_x64" in vars(jax) else vars(jax.experimental)["enable_x64"]
-    if is_numpy_array(x):
+    if all(map(is_numpy_array, arrays)):
         with in_float64(True), jax.default_device(jax.devices("cpu")[0]):
-            return np.array(function(jax.numpy.asarray(theta), jax.numpy.asarray(x)))
+            return np.array(function(*map(jax.numpy.asarray, arrays)))
     with in_float64(True):
-        found = function(jax.dlpack.from_dlpack(theta), jax.dlpack.from_dlpack(x))
-        return array_namespace(x).from_dlpack(found)
+        found = function(*map(jax.dlpack.from_dlpack, arrays))
+        return array_namespace(*arrays).from_dlpack(found)

@@ -6,7 +6,7 @@ import numpy as np
 
 from dask_nlis.errors import InputTypeError
 from dask_nlis.kernels.numbers import is_lazy
-from dask_nlis.losses import LogisticLoss
+from dask_nlis.losses import LogisticLoss, SoftmaxLoss
 from dask_nlis.models import Linear
 from dask_nlis.problem import Problem
 
@@ -47,10 +47,13 @@ def problem_for(problem: Problem | None, y: Any, regressor: bool) -> tuple[Probl
 
 
 def _as_taken(problem: Problem, y: Any) -> Any:
-    """Two classes of any name as the two labels of a LogisticLoss, in sorted order; other labels as they are."""
-    if not isinstance(problem.loss, LogisticLoss) or y is None or is_lazy(y) or y.ndim != 1:
+    """Classes of any name as the labels of a LogisticLoss or SoftmaxLoss, in sorted order; other labels as they are."""
+    if not isinstance(problem.loss, LogisticLoss | SoftmaxLoss) or y is None or is_lazy(y) or y.ndim != 1:
         return y
     classes, codes = np.unique(y, return_inverse=True)
+    if isinstance(problem.loss, SoftmaxLoss):
+        numbered = classes.dtype.kind in "biuf" or len(classes) != problem.loss.n_classes
+        return y if numbered else codes
     if len(classes) > 2 or set(classes.tolist()) <= set(problem.loss.labels):
         return y
     return np.asarray(problem.loss.labels)[codes]

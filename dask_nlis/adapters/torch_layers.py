@@ -105,22 +105,27 @@ def _layer(name: str, module: Any, wrt: Collection[str], shape: tuple[int, ...])
     if type(module) is torch.nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
         return LayerOf("reshape")
     if type(module) is torch.nn.Linear and len(shape) == 1:
-        return _with_parameters(LayerOf("dense"), name, module, wrt)
+        return _with_parameters(name, module, wrt, kind="dense")
     plain = type(module) is torch.nn.Conv2d and module.groups == 1 and module.padding_mode == "zeros"
     if plain and len(shape) == 3 and not isinstance(module.padding, str):
         how = {"stride": module.stride, "padding": module.padding, "dilation": module.dilation}
-        return _with_parameters(LayerOf("convolution", **how), name, module, wrt)
+        return _with_parameters(name, module, wrt, kind="convolution", **how)
     return None
 
 
-def _with_parameters(layer: LayerOf, name: str, module: Any, wrt: Collection[str]) -> LayerOf:
+def _with_parameters(name: str, module: Any, wrt: Collection[str], **layer: Any) -> LayerOf:
     prefix = f"{name}." if name else ""
-    kernel = module.weight.detach().cpu().numpy().astype(np.float64)
-    layer = replace(layer, kernel=kernel, kernel_name=f"{prefix}weight", moves=f"{prefix}weight" in wrt)
-    if module.bias is None:
-        return layer
-    bias = module.bias.detach().cpu().numpy().astype(np.float64)
-    return replace(layer, bias=bias, bias_name=f"{prefix}bias", bias_moves=f"{prefix}bias" in wrt)
+    for part in ("kernel", "bias"):
+        known = f"{prefix}{'weight' if part == 'kernel' else 'bias'}"
+        values = module.weight if part == "kernel" else module.bias
+        if values is not None:
+            moves = "moves" if part == "kernel" else "bias_moves"
+            layer |= {
+                part: values.detach().cpu().numpy().astype(np.float64),
+                f"{part}_name": known,
+                moves: known in wrt,
+            }
+    return LayerOf(**layer)
 
 
 def _unit(module: Any) -> Activation | None:

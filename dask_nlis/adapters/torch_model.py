@@ -10,7 +10,7 @@ from array_api_compat import array_namespace, is_numpy_array
 from dask_nlis.activations import Identity
 from dask_nlis.errors import InputError
 from dask_nlis.models import checks
-from dask_nlis.models.differences import second_derivatives
+from dask_nlis.models.differences import hessian_of
 from dask_nlis.models.protocol import Form
 from dask_nlis.nouns import noun
 
@@ -41,6 +41,8 @@ class TorchModel:
         Equal for modules of the same structure, code, parameters and buffers.
     tolerance : float
         Largest identity residual, relative to 1 + |f(theta)| + |f(0)|, that is accepted.
+    n_outputs : int
+        Predictions a row.
 
     Examples
     --------
@@ -55,13 +57,13 @@ class TorchModel:
     theta: np.ndarray
     token: str
     tolerance: float = 1e-6
+    n_outputs: int = 1
 
-    n_outputs = 1
     activation = Identity()
     form: ClassVar[Form] = "ray"
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        return ("TorchModel", self.token, self.wrt, self.input_shape, self.tolerance)
+        return ("TorchModel", self.token, self.wrt, self.input_shape, self.tolerance, self.n_outputs)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TorchModel) and self.__dask_tokenize__() == other.__dask_tokenize__()
@@ -113,29 +115,33 @@ class TorchModel:
         return xp.concat([x, xp.ones((x.shape[0], 1), dtype=x.dtype)], axis=1)
 
     def predict(self, theta: Array, x: Array) -> Array:
-        """What the module returns, (m,)."""
+        """What the module returns, (m,) or (m, n_outputs)."""
         import torch
 
         with torch.no_grad():
             found = self._called(_own_copy(self, x), self._parameters(_tensor(theta)), _tensor(x))
-        return _array(found.reshape(-1), x)
+        return _array(found.reshape(-1) if self.n_outputs == 1 else found.reshape(-1, self.n_outputs), x)
 
     def jacobian(self, theta: Array, x: Array) -> Array:
-        """Gradients of what the module returns, row by row, (m, p): some rows at a time."""
+        """Gradients of what the module of one output returns, row by row, (m, p): some rows at a time."""
+        return self.pullback(theta, x, array_namespace(x).ones((x.shape[0], 1), dtype=x.dtype))
+
+    def pullback(self, theta: Array, x: Array, cotangent: Array) -> Array:
+        """Gradient in theta of the sum of each row's outputs times a cotangent, (m, n_outputs) -> (m, p)."""
         import torch
 
         module = _own_copy(self, x)
 
-        def one(flat: Any, row: Any) -> Any:
-            return self._called(module, self._parameters(flat), row[None]).reshape(())
+        def one(flat: Any, row: Any, weights: Any) -> Any:
+            return (self._called(module, self._parameters(flat), row[None]).reshape(-1) * weights).sum()
 
         rows = max(1, _HELD // (8 * len(self.theta)))
-        gradients = torch.func.vmap(torch.func.grad(one), in_dims=(None, 0), chunk_size=rows)
-        return _array(gradients(_tensor(theta), _tensor(x)), x)
+        gradients = torch.func.vmap(torch.func.grad(one), in_dims=(None, 0, 0), chunk_size=rows)
+        return _array(gradients(_tensor(theta), _tensor(x), _tensor(cotangent)), x)
 
     def hessian(self, theta: Array, x: Array, weights: Array) -> Array:
-        """Differences of the gradient, weights (m,) -> (p, p)."""
-        return second_derivatives(self.jacobian, theta, x, weights)
+        """Differences of the gradient, weights (m,) or (m, n_outputs) -> (p, p)."""
+        return hessian_of(self, theta, x, weights)
 
     def at_zero(self, x: Array) -> Array:
         """What the module returns where theta is 0 and its other parameters stay, (m,)."""

@@ -114,7 +114,7 @@ def taken_matrix(matrix: TallMatrix, sample: Sample) -> TallMatrix:
         None if array is None else np.asarray(take_rows("A", array, sample.indices, sample.n_rows))
         for array in (source.x, source.y, source.weight)
     ]
-    return TallMatrix(take_in(*parts), matrix.rule, matrix.missing, matrix.device)
+    return TallMatrix(take_in(*parts, label_columns=matrix.label_columns), matrix.rule, matrix.missing, matrix.device)
 
 
 def certified(taken: TallMatrix, factor: Factor, sample: Sample, points: Points) -> Certificate:
@@ -151,8 +151,11 @@ def certified(taken: TallMatrix, factor: Factor, sample: Sample, points: Points)
 
 
 def realised_epsilon(rows: np.ndarray, weights: np.ndarray, factor: Factor) -> float:
-    """Largest |eigenvalue - 1| of W'F_S'D F_S W, rows F_S (m, p), D the weights (m,)."""
-    white = np.sqrt(weights)[:, None] * whitened(rows, factor.whitener, factor.correction)
+    """Largest |eigenvalue - 1| of W'F_S'D F_S W, rows F_S (m, p), or (m k, p), D the weights (m,)."""
+    # A data row may be several rows of the matrix, all of its weight.
+    white = np.repeat(np.sqrt(weights), len(rows) // len(weights))[:, None] * whitened(
+        rows, factor.whitener, factor.correction
+    )
     return float(np.abs(np.linalg.eigvalsh(white.T @ white) - 1.0).max())
 
 

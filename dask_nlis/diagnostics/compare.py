@@ -130,7 +130,8 @@ def compare(
     check_scheme(scheme)
     if y is None:
         raise InputTypeError(f"y is None, but {type(problem.loss).__name__} needs labels; give an array of shape (n,)")
-    data = take_in(X, y, sample_weight, block_bytes=block_bytes)
+    shape: Any = {"label_columns": problem.label_columns, "input_shape": problem.input_shape}
+    data = take_in(X, y, sample_weight, block_bytes=block_bytes, **shape)
     n, d = data.n_rows, data.n_columns
     by_name = _scores(scores, n)
     counts, numbers, blend = _sizes(sizes, scheme, n), _seeds(seeds), checked_mix(mix)

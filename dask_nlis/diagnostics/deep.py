@@ -19,9 +19,9 @@ from dask_nlis.matrix import Dual, Finding, Job, Leaf, TallMatrix, boxed, check_
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered
-from dask_nlis.matrix.rules import array_like
+from dask_nlis.matrix.rules import array_like, summed_over
 from dask_nlis.matrix.tasks import matrix_rows, naming_rows
-from dask_nlis.problem import Problem
+from dask_nlis.problem import Problem, dual_values
 from dask_nlis.scores.leverage import placed, shared_whitener
 from dask_nlis.scores.losses import losses_of
 
@@ -111,7 +111,7 @@ def deep_block(
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
             rows, finding = matrix_rows(leaf, job)
-            h = leverage(rows, *target)
+            h = summed_over(leverage(rows, *target), leaf.x.shape[0])
             xp = array_namespace(h)
             if isinstance(job.rule, Dual) and leaf.counts:
                 residual = max(residual, float(xp.max(_residual(leaf, rows, job.rule))))
@@ -157,11 +157,10 @@ def _sum(losses: np.ndarray) -> float:
 
 
 def _residual(leaf: Leaf, rows: Array, rule: Dual) -> Array:
-    """|f(theta) - f(0) - <theta, f*>| over 1 + |f(theta)| + |f(0)|, (m,)."""
+    """|f(theta) - f(0) - <theta, f*>| over 1 + |f(theta)| + |f(0)| of each row of the matrix."""
     xp = array_namespace(rows)
     theta = array_like(rule.theta, rows)
     with naming_rows(leaf):
-        here = rule.problem.model.predict(theta, leaf.x)
-        here = here if leaf.y is None else rule.problem.loss.root(here, leaf.y)
-    here, zero = leaf.weighted(here), rows[:, -1]
+        here = leaf.weighted(dual_values(rule.problem, theta, leaf.x, leaf.y))
+    zero = rows[:, -1]
     return xp.abs(here - zero - rows[:, :-1] @ theta) / (1 + xp.abs(here) + xp.abs(zero))

@@ -8,7 +8,7 @@ from array_api_compat import array_namespace
 
 from dask_nlis.device import choose
 from dask_nlis.kernels.linalg import leverage, merge_r, r_factor, squared_row_norms
-from dask_nlis.matrix import Dual, Finding, Job, Leaf, boxed, leaves
+from dask_nlis.matrix import Dual, Finding, Job, Leaf, boxed, leaves, summed_over
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import matrix_rows
@@ -128,7 +128,9 @@ def factors_block(
                 rows, finding = matrix_rows(leaf, its)
                 r = r_factor(rows)
                 spoiled = overflow(r, 0).n_bad > 0
-                findings.append(finding.plus(overflow(rows, int(start) + leaf.place.start)) if spoiled else finding)
+                findings.append(
+                    finding.plus(overflow(rows, int(start) + leaf.place.start, its.rule.each)) if spoiled else finding
+                )
                 each[:] = [merge_r([*each, r])]
             found = found.plus(worst(findings))
         p = job.n_matrix_columns
@@ -215,7 +217,8 @@ def comparison_block(
 
 def _scored(leaf: Leaf, job: Job, target: Any) -> tuple[Array, Finding]:
     rows, finding = matrix_rows(leaf, job)
-    return squared_row_norms(rows) if target is None else leverage(rows, *target), finding
+    found = squared_row_norms(rows) if target is None else leverage(rows, *target)
+    return summed_over(found, leaf.x.shape[0]), finding
 
 
 def _compared(scores: np.ndarray, numbers: np.ndarray, losses: np.ndarray, pairs: np.ndarray, top: int) -> Comparison:

@@ -99,6 +99,11 @@ def suspects(A: Any, factor: Factor | None = None, k: int = 100, *, by: str = "l
         raise InputError(f"by={by!r} is not known; give one of {', '.join(map(repr, RANKINGS))}")
     check_count("k", k)
     matrix = as_matrix(A)
+    if by == "deletion" and matrix.rule.each > 1:
+        raise InputError(
+            "by='deletion' takes a data row out of one row of the matrix, but outputs are separate; give Problem(..., "
+            "outputs='joint')"
+        )
     if factor is not None:
         check_factor(matrix, factor)
     return top_rows(RANKINGS[by](matrix, factor), k)

@@ -177,7 +177,9 @@ def gram_block(
                 continue
             values, exponents = scaled_gram(whitened, device)
             if not np.isfinite(np.diagonal(values)).all():  # NaN or an infinity in a row; the rows say where
-                finding = finding.plus(overflow(matrix_rows(leaf, job)[0], int(start) + leaf.place.start))
+                finding = finding.plus(
+                    overflow(matrix_rows(leaf, job)[0], int(start) + leaf.place.start, job.rule.each)
+                )
             total = total.plus(Gram(values, exponents, rows.shape[0], finding))
     total = total._replace(values=mirrored(total.values))
     if there is not None:

@@ -58,6 +58,6 @@ def outside_block(
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
         rows, finding = matrix_rows(leaf, job)
-        return outside_share(rows, target), finding
+        return outside_share(rows, target, job.rule.each), finding
 
     return row_values(x, y, weight, start, job, device, values)

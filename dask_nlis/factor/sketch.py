@@ -105,7 +105,7 @@ def sketch_block(
         if not np.isfinite(total).all():  # NaN or an infinity in a row, which says where; or a sum too large
             for leaf in leaves(x, y, weight, int(start), job, device, reducing=True):
                 rows = matrix_rows(leaf, job)[0]
-                found = found.plus(overflow(rows, int(start) + leaf.place.start))
+                found = found.plus(overflow(rows, int(start) + leaf.place.start, job.rule.each))
     return boxed(Sketch(total, found))
 
 

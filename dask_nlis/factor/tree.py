@@ -124,7 +124,7 @@ def factor_block(
             r = r_factor(rows if target is None else rows @ target)
             found = found.plus(finding)
             if overflow(r, 0).n_bad:  # NaN or an infinity spreads through R; the rows say where
-                found = found.plus(overflow(rows, int(start) + leaf.place.start))
+                found = found.plus(overflow(rows, int(start) + leaf.place.start, job.rule.each))
             yield r
 
     with np.errstate(all="ignore"):

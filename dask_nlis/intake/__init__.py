@@ -4,6 +4,7 @@ from dask_nlis.intake.cell_words import number_of
 from dask_nlis.intake.containers import Container, give_back
 from dask_nlis.intake.csv_files import is_csv, pandas_for, parse_rows
 from dask_nlis.intake.csv_scan import Cut, read_header, rows_of_csv
+from dask_nlis.intake.flattened import flat_in_memory
 from dask_nlis.intake.frames import LARGEST_INTEGER, is_dask_table, of_partitions
 from dask_nlis.intake.links import is_within
 from dask_nlis.intake.names import column_names, default_names, name_columns, with_names
@@ -56,6 +57,7 @@ __all__ = [
     "columns_of",
     "create_scores",
     "default_names",
+    "flat_in_memory",
     "give_back",
     "in_memory",
     "is_csv",

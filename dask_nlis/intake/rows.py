@@ -9,6 +9,7 @@ from dask.base import tokenize
 from dask_nlis import phase, workers
 from dask_nlis.errors import DataConversionWarning, InputError, InputTypeError, PerformanceWarning
 from dask_nlis.intake.containers import Container
+from dask_nlis.intake.flattened import flattened
 from dask_nlis.intake.frames import is_dask_table
 from dask_nlis.intake.names import default_names, name_columns
 from dask_nlis.intake.opened import check_block_bytes, look_at, open_array
@@ -21,7 +22,7 @@ _MANY_BLOCKS = 50_000
 class Rows(NamedTuple):
     """Aligned input: nothing here has been read yet.
 
-    `x` is 2-D with one column chunk; `y` and `weight` have the row chunks of x, shape (n,) or (n, 1).
+    `x` is 2-D with one column chunk; `y` and `weight` have the row chunks of x, shape (n,) or (n, 1); y (n, k) of several outputs.
     """
 
     x: da.Array
@@ -61,10 +62,13 @@ def take_in(
     block_bytes: int | None = None,
     argument: str = "X",
     labelled: str = "y",
+    label_columns: int = 1,
+    input_shape: tuple[int, ...] | None = None,
 ) -> Rows:
     """Check and align X (n, d), y (n,) and row weights (n,) of any accepted kind; reads metadata only.
 
-    `argument` is what the caller calls X, `labelled` what he calls y.
+    `argument` is what the caller calls X, `labelled` what he calls y, of which a loss may take several columns;
+    rows of X that have the `input_shape` of a model are flattened.
     Dask arrays and DataFrames whose blocks have unknown lengths are read once, all in one compute.
 
     Raises
@@ -80,16 +84,19 @@ def take_in(
     if X is None:
         raise InputTypeError(f"{argument} is None; give an array of shape (n, d)")
     x, container, names = look_at(argument, X, block_bytes)
+    x = flattened(argument, x, input_shape)
     if x.ndim != 2:
         remedy = ".reshape(-1, 1) for one feature" if x.ndim == 1 else f".reshape(len({argument}), -1)"
         remedy = f"as in {argument}{remedy}"
+        if input_shape is not None and x.ndim > 2:
+            remedy = f"or rows of the input_shape of the model, (n, {', '.join(map(str, input_shape))})"
         if container.kind == "xarray" and x.ndim > 2:
             remedy = f"as nlis.from_xarray({argument}).X does, a row a cell (feature_dim= names the columns)"
         raise InputError(f"{argument} has {x.ndim} dimensions (shape {x.shape}); give two, {remedy}")
     beside = {labelled: y, "sample_weight": sample_weight}
     uncounted = {name: look_at(name, each).array for name, each in beside.items() if _may_not_know_its_rows(each)}
     for name, array in uncounted.items():
-        _check_one_column(name, array, "n")
+        _check_columns(name, array, "n", label_columns if name == labelled else 1)
     count_rows({argument: x, **uncounted})
     x = with_sizes(argument, x)
     if 0 in x.shape:
@@ -100,7 +107,7 @@ def take_in(
     if isinstance(X, da.Array) or is_dask_table(X):  # else the blocks are ours
         _warn_of_layout(argument, x, block_bytes, is_dask_table(X))
     columns = names or default_names(x.shape[1])
-    labels = None if y is None else _column(labelled, y, x, block_bytes, argument)
+    labels = None if y is None else _column(labelled, y, x, block_bytes, argument, label_columns)
     weights = None if sample_weight is None else _column("sample_weight", sample_weight, x, block_bytes, argument)
     token = tokenize(x.name, getattr(labels, "name", None), getattr(weights, "name", None))
     if names is not None:
@@ -149,22 +156,29 @@ def _warn_of_layout(argument: str, x: da.Array, block_bytes: int, table: bool) -
         )
 
 
-def _column(argument: str, value: Any, x: da.Array, block_bytes: int, beside: str) -> da.Array:
+def _column(argument: str, value: Any, x: da.Array, block_bytes: int, beside: str, columns: int = 1) -> da.Array:
     """Open y or the weights with the row chunks of X: alignment is by row number, whatever the chunks."""
     array = open_array(argument, value, block_bytes, x.chunks[0]).array
     n = x.shape[0]
-    _check_one_column(argument, array, n)
+    _check_columns(argument, array, n, columns)
     if array.shape[0] != n:
         raise InputError(
             f"{beside} and {argument} have inconsistent numbers of rows: [{n}, {array.shape[0]}]; give equal ones"
         )
-    if array.ndim == 2:
+    if array.ndim == 2 and columns == 1:
         phase.warn(f"{argument} has shape {array.shape} and is read as ({n},)", DataConversionWarning)
-    if array.chunks[0] != x.chunks[0]:
-        array = array.rechunk({0: x.chunks[0]}, method="tasks")
+    if array.chunks[0] != x.chunks[0] or (array.ndim == 2 and len(array.chunks[1]) > 1):
+        whole = {1: -1} if array.ndim == 2 else {}
+        array = array.rechunk({0: x.chunks[0], **whole}, method="tasks")
     return array
 
 
-def _check_one_column(argument: str, array: da.Array, n: int | str) -> None:
+def _check_columns(argument: str, array: da.Array, n: int | str, columns: int) -> None:
+    if columns > 1:
+        if array.ndim != 2 or array.shape[1] != columns:
+            raise InputError(
+                f"{argument} has shape {array.shape}; give ({n}, {columns}), one column an output of the model"
+            )
+        return
     if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] != 1):
         raise InputError(f"{argument} has shape {array.shape}; give ({n},), one value a row")

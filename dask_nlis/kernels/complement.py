@@ -41,9 +41,21 @@ def inside(rows: Array, outward: Array) -> Array:
     return rows - (rows @ outward) @ xp.matrix_transpose(outward)
 
 
-def outside_share(rows: Array, outward: Array) -> Array:
-    """Share of the squared norm of each row along the directions `outward`, (m, p) -> (m,), in [0, 1]; 0 of a zero row."""
+def outside_share(rows: Array, outward: Array, each: int = 1) -> Array:
+    """Share of the squared norm of each row along the directions `outward`, (m, p) -> (m,), in [0, 1]; 0 of a zero row.
+
+    Of several rows together, (m each, p) -> (m,), where `each` follow one another.
+    """
     xp = array_namespace(rows)
+    if each > 1:  # their squared norms add up, inside and outside: as one long row
+        m, p = rows.shape[0] // each, rows.shape[1]
+        outside = xp.reshape(rows @ outward, (m, -1))
+        rows = xp.reshape(rows, (m, each * p))
+        largest = xp.max(xp.abs(rows), axis=1)
+        scale = xp.where(largest > 0, largest, xp.ones_like(largest))[:, None]
+        whole = squared_row_norms(rows / scale)
+        share = squared_row_norms(outside / scale) / xp.where(whole > 0, whole, xp.ones_like(whole))
+        return xp.minimum(share, xp.ones_like(share))
     largest = xp.max(xp.abs(rows), axis=1)
     # Squares of rows brought near 1 neither over- nor underflow.
     rows = rows / xp.where(largest > 0, largest, xp.ones_like(largest))[:, None]

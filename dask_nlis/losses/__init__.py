@@ -9,6 +9,8 @@ from dask_nlis.losses.logistic import LogisticLoss
 from dask_nlis.losses.poisson import PoissonDeviance
 from dask_nlis.losses.protocol import Loss
 from dask_nlis.losses.robust import Huber, PseudoHuber
+from dask_nlis.losses.several import LossOfSeveral, OneOutput, OverOutputs, is_of_several
+from dask_nlis.losses.softmax import SoftmaxLoss
 from dask_nlis.losses.squared import SquaredError
 from dask_nlis.losses.user import CustomLoss
 
@@ -18,7 +20,12 @@ __all__ = [
     "Huber",
     "LogisticLoss",
     "Loss",
+    "LossOfSeveral",
+    "OneOutput",
+    "OverOutputs",
     "PoissonDeviance",
     "PseudoHuber",
+    "SoftmaxLoss",
     "SquaredError",
+    "is_of_several",
 ]

@@ -10,7 +10,7 @@ from dask_nlis.matrix.constructors import (
 )
 from dask_nlis.matrix.findings import Finding, check_finite
 from dask_nlis.matrix.leaf import Leaf
-from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule, Tangent
+from dask_nlis.matrix.rules import Dual, Plain, Reference, Rule, Tangent, summed_over
 from dask_nlis.matrix.sharing import shared
 from dask_nlis.matrix.tall import TallMatrix, boxed, map_blocks, map_boxes
 from dask_nlis.matrix.tasks import Job, leaves
@@ -36,5 +36,6 @@ __all__ = [
     "map_boxes",
     "reference_matrix",
     "shared",
+    "summed_over",
     "tangent_matrix",
 ]

@@ -67,7 +67,7 @@ def reference_matrix(
     ((3, 5), True)
     """
     _check_problem(problem)
-    rows = take_in(X, y, sample_weight, block_bytes=block_bytes)
+    rows = _rows(problem, X, y, sample_weight, block_bytes)
     return _tall(rows, Reference(problem), missing, device)
 
 
@@ -142,7 +142,12 @@ def dual_at(
 ) -> TallMatrix:
     """Return the `dual_matrix` at a theta that the caller's users know as `argument`."""
     _check_problem(problem)
-    rows = take_in(X, y, sample_weight, block_bytes=block_bytes)
+    if y is None and problem.model.n_outputs > 1 and problem.outputs == "joint":
+        raise InputTypeError(
+            f"y is None, but the row of {problem.model.n_outputs} outputs is that of their whole loss; give y, or Problem(..., "
+            "outputs='separate')"
+        )
+    rows = _rows(problem, X, y, sample_weight, block_bytes)
     return _tall(
         rows, Dual(problem, check_theta(problem, theta, rows.n_columns, rows.names, argument)), missing, device
     )
@@ -212,8 +217,13 @@ def tangent_matrix(
     if y is None:
         raise InputTypeError("y is None, but the gradient of a loss needs labels; give an array of shape (n,)")
     check_has_curvature(problem)
-    rows = take_in(X, y, sample_weight, block_bytes=block_bytes)
+    rows = _rows(problem, X, y, sample_weight, block_bytes)
     return _tall(rows, Tangent(problem, check_theta(problem, theta, rows.n_columns, rows.names)), missing, device)
+
+
+def _rows(problem: Problem, X: Any, y: Any, sample_weight: Any, block_bytes: int | None) -> Rows:
+    shape: Any = {"label_columns": problem.label_columns, "input_shape": problem.input_shape}
+    return take_in(X, y, sample_weight, block_bytes=block_bytes, **shape)
 
 
 def check_has_curvature(problem: Problem) -> None:

@@ -83,10 +83,12 @@ def check_finite(finding: Finding, names: Sequence[str], scope: str = "in its bl
     )
 
 
-def overflow(rows: Any, start: int) -> Finding:
-    """Report rows (or values of rows), on any device, that are not finite though their input was."""
+def overflow(rows: Any, start: int, each: int = 1) -> Finding:
+    """Report rows (or values of rows), on any device, that are not finite though their input was; `each` a data row."""
     xp = array_namespace(rows)
     bad = ~xp.isfinite(rows) if rows.ndim == 1 else ~xp.all(xp.isfinite(rows), axis=1)
     if not bool(xp.any(bad)):
         return Finding()
+    if each > 1:
+        bad = xp.any(xp.reshape(bad, (-1, each)), axis=1)
     return Finding(int(xp.count_nonzero(bad)), start + int(xp.argmax(xp.astype(bad, xp.int8))), ROW)

@@ -182,7 +182,7 @@ def _numbers(leaf: Leaf, sought: Sought, model: ReluNetwork, u: np.ndarray) -> t
         c = slope(rule.problem, model.activation, u, leaf.y) / model.degree
         return leaf.weighted(c), leaf.weighted(at_zero(rule.problem, leaf.y, leaf.x))
     assert isinstance(rule, Tangent)
-    loss, phi = rule.problem.loss, model.activation
+    loss, phi = rule.problem.one_loss, model.activation
     prediction = phi.value(u)
     outer = loss.derivative(prediction, leaf.y) if sought.gradients else root_of_curvature(loss, prediction, leaf.y)
     # Activations that level off hide an index that has overflowed; formed rows tell what becomes of it.

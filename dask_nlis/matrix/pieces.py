@@ -10,9 +10,9 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.device import Device, fit
-from dask_nlis.losses import Loss
+from dask_nlis.losses import Loss, LossOfSeveral
 from dask_nlis.matrix.findings import Finding
-from dask_nlis.matrix.leaf import Leaf, counted, float64, inspect
+from dask_nlis.matrix.leaf import Leaf, beside, counted, float64, inspect
 
 Array = Any
 
@@ -46,14 +46,15 @@ def cut(
     rows: int,
     device: Device,
     missing: str,
-    loss: Loss | None,
+    loss: Loss | LossOfSeveral | None,
 ) -> Iterator[Leaf]:
-    """Sub-blocks of `rows` rows of a block x (n, d), y (n,), weight (n,) on a device, with p columns to work with.
+    """Sub-blocks of `rows` rows of a block x (n, d), y (n,) or (n, k), weight (n,) on a device, with p columns to work with.
 
     The host looks at cells of x only where the device says that one is not finite.
     """
     n, at_work = len(x), device.at_work
-    row_bytes = x.itemsize * x.shape[1] + 8 * ((y is not None) + (weight is not None))
+    label_bytes = 0 if y is None else 8 * y.size // max(1, n)
+    row_bytes = x.itemsize * x.shape[1] + label_bytes + 8 * (weight is not None)
     fitted = fit(n, row_bytes, max(p, x.shape[1]), rows, device.memory(), 0 if at_work is None else at_work.halvings)
     if at_work is not None:
         at_work.rows = fitted.rows
@@ -87,7 +88,7 @@ def cut(
             if own is not None and part.stand_in is not None:
                 mine = xp.where((own > 0)[:, None], mine, mine[part.stand_in, :][None, :])
             place = slice(first + part.place.start, first + part.place.stop)
-            there = None if label is None else label[part.place]
+            there = None if label is None else label[part.place, ...]
             yield Leaf(place, start + place.start, mine, there, own, part.finding, part.counts)
 
 
@@ -99,7 +100,7 @@ def _looked_at(
     start: int,
     rows: int,
     missing: str,
-    loss: Loss | None,
+    loss: Loss | LossOfSeveral | None,
 ) -> tuple[list[Part], np.ndarray | None, np.ndarray | None]:
     """Sub-blocks of a piece with labels (m,) and weights (m,), rows to leave out at weight 0; x is None if it is finite.
 
@@ -121,7 +122,7 @@ def _looked_at(
             weights[place] = own
         if own is not None and stand_in is not None and labels is not None and y is not None:
             labels = y.copy() if labels is y else labels
-            labels[place] = np.where(own > 0, y[place], y[place][stand_in])
+            labels[place] = np.where(beside(own > 0, y), y[place], y[place][stand_in])
         parts.append(Part(place, finding, stand_in, own is None or bool(own.any())))
     return parts, labels, weights
 

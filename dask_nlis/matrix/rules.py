@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from dask_nlis import problem as problems
 from dask_nlis.device import like
@@ -31,6 +32,10 @@ class Rule(Protocol):
     def exact(self, labelled: bool) -> bool:
         """Whether rows are a formula; the others, of some dual matrices, are integrals (`Dual.ray`)."""
 
+    @property
+    def each(self) -> int:
+        """Rows of the matrix that a data row is; they follow one another."""
+
 
 def _last(labelled: bool) -> str:
     return "f(0), with label" if labelled else "phi(0)"
@@ -56,6 +61,11 @@ class Plain:
         """True: these rows are a formula."""
         return True
 
+    @property
+    def each(self) -> int:
+        """One."""
+        return 1
+
 
 @noun
 class Reference:
@@ -79,6 +89,11 @@ class Reference:
     def exact(self, labelled: bool) -> bool:
         """True: these rows are a formula."""
         return True
+
+    @property
+    def each(self) -> int:
+        """One."""
+        return 1
 
 
 @noun
@@ -113,6 +128,11 @@ class Dual:
         return problems.dual_ray_norms(self.problem, self._theta_like(x), x, y)
 
     @property
+    def each(self) -> int:
+        """One, or one an output where they are separate."""
+        return problems.rows_each(self.problem)
+
+    @property
     def layered(self) -> bool:
         """Whether the model is made of layers, so that norms need no rows."""
         return is_layered(self.problem.model)
@@ -143,12 +163,17 @@ class Tangent:
         return problems.tangent_rows(self.problem, array_like(self.theta, x), x, y, out)
 
     def squared_norms(self, x: Array, y: Array | None, lengths: Array | None = None) -> Array:
-        """Squared norms of those rows."""
-        return squared_row_norms(self.rows(x, y))
+        """Squared norms of those rows, summed over the outputs."""
+        return summed_over(squared_row_norms(self.rows(x, y)), x.shape[0])
 
     def exact(self, labelled: bool) -> bool:
         """True: these rows are a formula."""
         return True
+
+    @property
+    def each(self) -> int:
+        """One an output."""
+        return self.problem.model.n_outputs
 
     def gradients(self, x: Array, y: Array | None) -> Array:
         """Gradients of the losses by `dask_nlis.problem.loss_gradients`, (m, p)."""
@@ -160,6 +185,12 @@ def width(rule: Rule, names: Sequence[str], labelled: bool) -> int:
     if isinstance(rule, Dual | Tangent):
         return len(rule.theta) + isinstance(rule, Dual)
     return len(rule.columns(names, labelled))
+
+
+def summed_over(values: Array, m: int) -> Array:
+    """Values of the rows of the matrix (m k,) of m data rows, summed over the k of each, (m,)."""
+    xp = array_namespace(values)
+    return values if values.shape[0] == m else xp.sum(xp.reshape(values, (m, -1)), axis=1)
 
 
 def array_like(theta: np.ndarray, x: Array) -> Array:

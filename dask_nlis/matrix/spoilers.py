@@ -30,6 +30,8 @@ def spoiled(rule: Rule, x: Array, y: Array | None, rows: Array) -> Spoiled | Non
         return None
     xp = array_namespace(rows)
     bad = ~xp.all(xp.isfinite(rows), axis=1)
+    if rule.each > 1:
+        bad = xp.any(xp.reshape(bad, (-1, rule.each)), axis=1)
     if not bool(xp.any(bad)):
         return None
     theta = xp.zeros((problem.model.n_parameters(x.shape[1]),), dtype=x.dtype)
@@ -56,6 +58,7 @@ def _nan(problem: Problem, theta: Array, x: Array, y: Array | None) -> Iterator[
         yield f"{kind} gradient {name_of(model.gradient)}", nan
     if isinstance(loss, CustomLoss) and y is not None:
         prediction = model.predict(theta, x)
-        known = xp.isfinite(prediction)
-        yield f"CustomLoss value {name_of(loss.functions[0])}", known & xp.isnan(loss.value(prediction, y))
-        yield f"CustomLoss derivative {name_of(loss.functions[1])}", known & xp.isnan(loss.derivative(prediction, y))
+        for number, method in enumerate((loss.value, loss.derivative)):
+            nan = xp.isfinite(prediction) & xp.isnan(method(prediction, y))
+            kind = ("value", "derivative")[number]
+            yield f"CustomLoss {kind} {name_of(loss.functions[number])}", xp.any(nan, axis=1) if nan.ndim > 1 else nan

@@ -45,7 +45,7 @@ class TallMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, p)."""
+        """(n, p), n the data rows."""
         return self.source.n_rows, width(self.rule, self.source.names, self.has_labels)
 
     @property
@@ -62,6 +62,11 @@ class TallMatrix:
     def problem(self) -> Problem | None:
         """The problem behind it; None for a plain array."""
         return self.rule.problem if isinstance(self.rule, Modelled) else None
+
+    @property
+    def label_columns(self) -> int:
+        """Columns of y: 1 for y of shape (n,)."""
+        return 1 if self.problem is None else self.problem.label_columns
 
     @property
     def theta(self) -> np.ndarray | None:
@@ -90,8 +95,20 @@ class TallMatrix:
         return hash((self.token, self.device))
 
     def to_dask_array(self) -> da.Array:
-        """Return the rows as a lazy Dask array (n, p); one task a block, X and y read inside it."""
-        lazy = map_blocks(self, rows_block, "nlis-rows", columns=self.shape[1], meta=np.empty((0, 0)), job=self.job)
+        """Return the rows as a lazy Dask array (n, p); one task a block, X and y read inside it.
+
+        Where a data row is k rows of the matrix (`Problem` with separate outputs; tangent matrices of several) it is
+        (n k, p), those of a data row one after the other.
+        """
+        lazy = map_blocks(
+            self,
+            rows_block,
+            "nlis-rows",
+            columns=self.shape[1],
+            each=self.rule.each,
+            meta=np.empty((0, 0)),
+            job=self.job,
+        )
         return _rekeyed(lazy, 2)
 
     def block(self, i: int) -> da.Array:
@@ -122,6 +139,7 @@ def map_blocks(
     *,
     columns: int = 1,
     rows: int | None = None,
+    each: int = 1,
     beside: da.Array | None = None,
     meta: np.ndarray,
     **arguments: Any,
@@ -129,21 +147,23 @@ def map_blocks(
     """Run `task(x, y, weight, start, **arguments)` on every block, read and work fused into one task a block.
 
     No axis is dropped: that would double the tasks. Results have `columns` columns and as many rows as the
-    block, or `rows`. Blocks of `beside` (n,), chunked as X, come as the fifth argument. Theta and other arrays among the
+    block, or `each` times as many, or `rows`. Blocks of `beside` (n,), chunked as X, come as the fifth argument. Theta and other arrays among the
     arguments are sent to each worker once, however many blocks there are.
     """
     source = matrix.source
     read = (source.x, source.y, source.weight)
     arguments = {argument: sent_once(value) for argument, value in arguments.items()}
-    name = f"{label}-{tokenize(task, source.token, source.chunks, columns, rows, arguments)}"
+    name = f"{label}-{tokenize(task, source.token, source.chunks, columns, rows, each, arguments)}"
+    whole = tuple(each * length for length in source.chunks)
     first = starts(source.chunks).tolist()
     if beside is None and (graph := on_readers(name, task, read, first, arguments)) is not None:
-        lengths = source.chunks if rows is None else (rows,) * len(first)
+        lengths = whole if rows is None else (rows,) * len(first)
         return da.Array(graph, name, chunks=(lengths, (columns,)), meta=meta)
     pairs: list[Any] = []
     for array in read:
         pairs += [None, None] if array is None else [array, "ij"[: array.ndim]]
-    sizes: dict[str, Any] = {"j": columns} | ({} if rows is None else {"i": rows})
+    lengths_of = {} if rows is None and each == 1 else {"i": whole if rows is None else rows}
+    sizes: dict[str, Any] = {"j": columns, **lengths_of}
     lazy: da.Array = da.blockwise(
         task,
         "ij",

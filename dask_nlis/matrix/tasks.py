@@ -14,7 +14,7 @@ from dask_nlis.device import Device, choose, sub_block_rows
 from dask_nlis.errors import IdentityResidualError, InputError, ZeroLossSingularityError
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.matrix.findings import ROW, Finding, check_finite, overflow
-from dask_nlis.matrix.leaf import Leaf, counted, float64, inspect
+from dask_nlis.matrix.leaf import Leaf, as_labels, beside, counted, float64, inspect
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered, cut
 from dask_nlis.matrix.rules import Dual, Modelled, Rule, Tangent, array_like
@@ -57,12 +57,13 @@ def leaves(
     Those rows, and rows of weight 0, are replaced by a row of the sub-block that counts, so that no function of the
     user meets what is not there; `Leaf.weighted` makes them 0.
     """
-    loss = job.rule.problem.loss if isinstance(job.rule, Modelled) else None
-    step = sub_block_rows(device.kind, job.n_matrix_columns if width is None else width, reducing=reducing)
-    labels = None if y is None else y.reshape(-1)
+    loss = job.rule.problem.row_loss if isinstance(job.rule, Modelled) else None
+    columns_at_work = job.n_matrix_columns * job.rule.each if width is None else width
+    step = sub_block_rows(device.kind, columns_at_work, reducing=reducing)
+    labels = None if y is None else as_labels(y)
     weights = None if weight is None else weight.reshape(-1)
     if device.kind != "cpu":
-        yield from cut(x, labels, weights, start, job.n_matrix_columns, step, device, job.missing, loss)
+        yield from cut(x, labels, weights, start, job.n_matrix_columns * job.rule.each, step, device, job.missing, loss)
         return
     for a in range(0, len(x), step):
         place = slice(a, min(a + step, len(x)))
@@ -76,7 +77,7 @@ def leaves(
         if own is not None and stand_in is not None:
             keep = own > 0
             columns = np.where(keep[:, None], columns, columns[stand_in])
-            label = None if label is None else np.where(keep, label, label[stand_in])
+            label = None if label is None else np.where(beside(keep, label), label, label[stand_in])
         root = None if own is None else np.sqrt(own)
         yield Leaf(
             place,
@@ -92,7 +93,7 @@ def leaves(
 
 def room_for(n: int, job: Job, device: Device, *, reducing: bool = False) -> np.ndarray | None:
     """A buffer for the rows of any sub-block of n rows, used again by each: a fresh megabyte costs page faults."""
-    if device.kind != "cpu":
+    if device.kind != "cpu" or job.rule.each > 1:
         return None
     return np.empty(
         (min(n, sub_block_rows(device.kind, job.n_matrix_columns, reducing=reducing)), job.n_matrix_columns)
@@ -103,11 +104,13 @@ def room_for(n: int, job: Job, device: Device, *, reducing: bool = False) -> np.
 def matrix_rows(leaf: Leaf, job: Job, room: np.ndarray | None = None) -> tuple[Array, Finding]:
     """Rows of the matrix for a leaf, times the roots of the row weights, (m, p); and what was found in the leaf.
 
+    Where a data row is several rows of the matrix, `job.rule.each`, they follow one another, (m each, p).
     The rows may lie in `room`, from `room_for`, where they last until it is used again.
     """
     xp = array_namespace(leaf.x)
     if not leaf.counts:
-        return xp.zeros((leaf.x.shape[0], job.n_matrix_columns), dtype=leaf.x.dtype), leaf.finding
+        n_rows = leaf.x.shape[0] * job.rule.each
+        return xp.zeros((n_rows, job.n_matrix_columns), dtype=leaf.x.dtype), leaf.finding
     with naming_rows(leaf):
         if isinstance(job.rule, Dual):
             check_slopes(job.rule, leaf)
@@ -123,7 +126,8 @@ def matrix_rows(leaf: Leaf, job: Job, room: np.ndarray | None = None) -> tuple[A
         return rows, found
     first, count = int(xp.argmax(xp.astype(wrong.rows, xp.int8))), int(xp.count_nonzero(wrong.rows))
     found = found.plus(Finding(count, leaf.row + first, ROW, fault=(wrong.by, "")))
-    return xp.where(wrong.rows[:, None], xp.zeros_like(rows), rows), found  # reported once
+    spoilt = xp.repeat(wrong.rows, job.rule.each)
+    return xp.where(spoilt[:, None], xp.zeros_like(rows), rows), found  # reported once
 
 
 @metered("adjoint")
@@ -162,7 +166,8 @@ def _judged(values: Array, nodes: int, residual: Array, leaf: Leaf, tolerance: f
     """Rows or norms by quadrature, NaN where f(theta) or f(0) overflows: there the identity says nothing about them."""
     xp = array_namespace(values)
     known = xp.isfinite(residual)
-    kept = xp.where(known if values.ndim == 1 else known[:, None], values, xp.nan * xp.ones_like(values))
+    each = xp.repeat(known, values.shape[0] // known.shape[0])
+    kept = xp.where(each if values.ndim == 1 else each[:, None], values, xp.nan * xp.ones_like(values))
     residual = xp.where(known, residual, xp.zeros_like(residual))
     return kept, leaf.finding._replace(nodes=nodes, residual=_checked(residual, leaf, tolerance))
 
@@ -222,15 +227,16 @@ def row_values(
 
 @on_device
 def rows_block(x: np.ndarray, y: np.ndarray | None, weight: np.ndarray | None, start: int, *, job: Job) -> np.ndarray:
-    """Rows of the matrix for one block, (m, p) on the host."""
+    """Rows of the matrix for one block, (m, p) on the host; (m each, p) where a data row is several."""
     device = choose(job.device)
-    gathered = Gathered(device, (len(x), job.n_matrix_columns))
+    each = job.rule.each
+    gathered = Gathered(device, (len(x) * each, job.n_matrix_columns))
     found = Finding()
     with np.errstate(all="ignore"):
         for leaf in leaves(x, y, weight, int(start), job, device):
             rows, finding = matrix_rows(leaf, job)
-            gathered.add(leaf.place, rows)
+            gathered.add(slice(leaf.place.start * each, leaf.place.stop * each), rows)
             found = found.plus(finding)
         out = gathered.host()
-    check_finite(found.plus(overflow(out, int(start))), job.names)
+    check_finite(found.plus(overflow(out, int(start), each)), job.names)
     return out

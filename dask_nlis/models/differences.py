@@ -14,6 +14,14 @@ _EPS = float(np.finfo(np.float64).eps)
 _KINK = 0.1
 
 
+def hessian_of(model: Any, theta: Array, x: Array, weights: Array) -> Array:
+    """Differences of the gradient of a model of one output, weights (m,), or of several, (m, n_outputs) -> (p, p)."""
+    if weights.ndim == 1:
+        return second_derivatives(model.jacobian, theta, x, weights)
+    ones = array_namespace(x).ones((x.shape[0],), dtype=x.dtype)
+    return second_derivatives(lambda point, rows: model.pullback(point, rows, weights), theta, x, ones)
+
+
 def second_derivatives(gradient: Callable[[Array, Array], Array], theta: Array, x: Array, weights: Array) -> Array:
     """Weighted sum over rows of the derivative of a gradient (theta, x) -> (m, p), symmetric (p, p); 2 p + 1 calls.
 

@@ -21,6 +21,10 @@ from dask_nlis.nouns import noun
 Array = Any
 
 
+#: Dimensions of the kernel of each kind of layer.
+_DIMENSIONS = {"dense": 2, "convolution": 4, "reshape": 0}
+
+
 @noun
 class LayerOf:
     """One layer: a kernel and a bias with their names, whether they are in theta, and the function behind it."""
@@ -36,6 +40,32 @@ class LayerOf:
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
     dilation: tuple[int, int] = (1, 1)
+
+    def __post_init__(self) -> None:
+        if self.kind not in _DIMENSIONS:
+            raise InputError(f"LayerOf kind={self.kind!r} is not known; give {', '.join(map(repr, _DIMENSIONS))}")
+        checks.check_activation("LayerOf", self.unit, "unit")
+        for name in ("kernel", "bias"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, np.asarray(value, dtype=np.float64))
+        if (0 if self.kernel is None else self.kernel.ndim) != _DIMENSIONS[self.kind]:
+            raise InputError(
+                f"LayerOf {self.kind} has a kernel of another number of dimensions than {_DIMENSIONS[self.kind]}"
+            )
+
+    def check(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of what comes out of signals of a shape, or raise."""
+        if self.kernel is not None and (self.kernel.shape[1] != shape[0] or len(shape) != self.kernel.ndim - 1):
+            raise InputError(
+                f"LayerOf {self.kind} takes no signals of shape {shape}; give layers that follow one another"
+            )
+        out = self.linear(self.kernel, shape).shape
+        if min(out, default=0) < 1 or (self.bias is not None and self.bias.shape != out[:1]):
+            raise InputError(
+                f"LayerOf {self.kind} makes signals of shape {out} of {shape}; give a bias for each of them"
+            )
+        return out
 
     def linear(self, kernel: Array, shape: tuple[int, ...]) -> Linear:
         """The linear map with a kernel, of signals of a shape."""
@@ -79,7 +109,17 @@ class LayerStack:
     form: ClassVar[Form] = "layers"
     predict = layered.predict
     jacobian = layered.jacobian
+    pullback = layered.pullback
     hessian = layered.hessian
+
+    def __post_init__(self) -> None:
+        if not self.stack or not all(isinstance(layer, LayerOf) for layer in self.stack):
+            raise InputError("LayerStack stack holds something else than layers; give a tuple of LayerOf")
+        shape = self.input_shape
+        for layer in self.stack:
+            shape = layer.check(shape)
+        if not self._moving():
+            raise InputError("LayerStack has no parameter in theta; give a layer that moves")
 
     @property
     def theta(self) -> np.ndarray:

@@ -7,7 +7,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.kernels import stack
-from dask_nlis.models.differences import second_derivatives
+from dask_nlis.models.differences import hessian_of
 from dask_nlis.models.protocol import LayeredModel
 
 Array = Any
@@ -42,8 +42,8 @@ def pullback(model: LayeredModel, theta: Array, x: Array, cotangent: Array) -> A
 
 
 def hessian(model: LayeredModel, theta: Array, x: Array, weights: Array) -> Array:
-    """Differences of the gradient, weights (m,) -> (p, p)."""
-    return second_derivatives(lambda point, rows: jacobian(model, point, rows), theta, x, weights)
+    """Differences of the gradient, weights (m,) or (m, n_outputs) -> (p, p)."""
+    return hessian_of(model, theta, x, weights)
 
 
 def n_signals(layers: list[stack.Layer], x: Array) -> int:

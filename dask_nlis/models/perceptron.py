@@ -34,7 +34,7 @@ class MultilayerPerceptron:
     bias : bool, default True
         Whether layers have biases.
     n_outputs : int, default 1
-        Predictions a row; a `Problem` takes models of one.
+        Predictions a row.
 
     Raises
     ------
@@ -69,6 +69,7 @@ class MultilayerPerceptron:
     form: ClassVar[Form] = "layers"
     predict = layered.predict
     jacobian = layered.jacobian
+    pullback = layered.pullback
     hessian = layered.hessian
 
     def __post_init__(self) -> None:

@@ -18,7 +18,11 @@ Form = Literal["index", "adjoint", "layers", "ray"]
 
 
 class Model(Protocol):
-    """A scalar prediction for each row; theta has shape (p,), x (m, d), in one array API namespace."""
+    """A prediction for each row, or several; theta has shape (p,), x (m, d), in one array API namespace.
+
+    Where there are several, `predict` and `at_zero` give (m, n_outputs), `hessian` takes weights of that shape, and
+    `ModelOfSeveral.pullback` stands for `jacobian`.
+    """
 
     @property
     def form(self) -> Form:
@@ -54,6 +58,13 @@ class Model(Protocol):
 
     def at_zero(self, x: Array) -> Array:
         """Prediction at theta = 0, shape (m,)."""
+
+
+class ModelOfSeveral(Model, Protocol):
+    """Several predictions a row, whose gradients are pulled back."""
+
+    def pullback(self, theta: Array, x: Array, cotangent: Array) -> Array:
+        """Gradient in theta of the sum of each row's predictions times a cotangent, (m, n_outputs) -> (m, p)."""
 
 
 class IndexModel(Model, Protocol):
@@ -108,6 +119,11 @@ class LayeredModel(Model, Protocol):
 
     def shaped(self, x: Array) -> Array:
         """Rows (m, d) as the first layer takes them, (m, *in)."""
+
+
+def pulls_back(model: Model) -> TypeGuard[ModelOfSeveral]:
+    """Whether the model has several outputs, and gradients only pulled back from all of them."""
+    return model.n_outputs != 1
 
 
 def is_index(model: Model) -> TypeGuard[IndexModel]:

@@ -7,6 +7,7 @@ import numpy as np
 from dask_nlis.errors import NonFiniteError
 from dask_nlis.intake import take_in
 from dask_nlis.matrix import TallMatrix
+from dask_nlis.matrix.leaf import as_labels
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, fit_rows
 from dask_nlis.sample import Sample
@@ -16,7 +17,7 @@ class Drawn(NamedTuple):
     """The drawn rows in memory, float64."""
 
     X: np.ndarray  # (m, d)
-    y: np.ndarray  # (m,)
+    y: np.ndarray  # (m,), or (m, k) of several outputs
     weight: np.ndarray | None  # (m,), row weights of the data
 
 
@@ -28,9 +29,10 @@ def take_drawn(sample: Sample, X: Any, y: Any, sample_weight: Any) -> Drawn:
 
 def as_drawn(x: Any, y: Any, weight: Any = None) -> Drawn:
     """Rows with their labels and row weights as they were stored, in float64."""
-    labels, weights = (None if each is None else np.asarray(each, dtype=np.float64).reshape(-1) for each in (y, weight))
-    assert labels is not None
-    return Drawn(np.asarray(x, dtype=np.float64), labels, weights)
+    labels = as_labels(np.asarray(y, dtype=np.float64))
+    weights = None if weight is None else np.asarray(weight, dtype=np.float64).reshape(-1)
+    rows = np.asarray(x, dtype=np.float64)
+    return Drawn(rows.reshape(len(rows), -1), labels, weights)
 
 
 def fit_drawn(problem: Problem, sample: Sample, taken: Drawn, names: tuple[str, ...], start: Any = None) -> Fit:
@@ -49,4 +51,5 @@ def fit_drawn(problem: Problem, sample: Sample, taken: Drawn, names: tuple[str, 
 
 def matrix_of(matrix: TallMatrix, taken: Drawn) -> TallMatrix:
     """The matrix of the taken rows."""
-    return TallMatrix(take_in(taken.X, taken.y, taken.weight), matrix.rule, matrix.missing, matrix.device)
+    source = take_in(taken.X, taken.y, taken.weight, label_columns=matrix.label_columns)
+    return TallMatrix(source, matrix.rule, matrix.missing, matrix.device)

@@ -13,7 +13,7 @@ from dask_nlis.diagnostics import Points, certified, summed_losses
 from dask_nlis.errors import InputError, InputTypeError, NlisError
 from dask_nlis.factor import Factor, factorize_together
 from dask_nlis.intake import default_names, take_in
-from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix
+from dask_nlis.matrix import TallMatrix, dual_matrix, reference_matrix, summed_over
 from dask_nlis.pipeline.design import Design, Scored, Setting, Wanted, counted
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn, matrix_of
 from dask_nlis.pipeline.fused import way_of
@@ -100,9 +100,9 @@ def extend(
     options["sample_weight"] = sample_weight
     if y_new is None:
         raise InputTypeError("y_new is None, but a fit needs labels; give an array of shape (m,)")
-    _check_columns(
-        run, take_in(X_new, y_new, sample_weight, block_bytes=block_bytes, argument="X_new", labelled="y_new").names
-    )
+    called: Any = {"argument": "X_new", "labelled": "y_new", "label_columns": run.problem.label_columns}
+    called["input_shape"] = run.problem.input_shape
+    _check_columns(run, take_in(X_new, y_new, sample_weight, block_bytes=block_bytes, **called).names)
     matrix = _matrix(run, X_new, y_new, options)
     # Rows without names are known by their order.
     matrix = replace(matrix, source=matrix.source._replace(names=run.fit.feature_names))
@@ -213,7 +213,7 @@ def _joined(run: Run, taken: Drawn) -> Drawn:
 def _estimated(run: Run, fit: Fit) -> float:
     """Loss of a fit over the rows of a run, estimated by its sample."""
     predictions = run.problem.model.predict(fit.theta, run.sample_X)
-    losses = run.problem.loss.value(predictions, run.sample_y)
+    losses = run.problem.row_loss.value(predictions, run.sample_y)
     weights = run.sample.weights if run.sample_weight is None else run.sample.weights * run.sample_weight
     return float(weights @ losses)
 
@@ -239,8 +239,8 @@ def _stale(run: Run, matrix: TallMatrix, sample: Sample, rows: Drawn, fit: Fit) 
 
 def _draws_needed(matrix: TallMatrix, sample: Sample) -> float:
     rows = np.concatenate(phase.blocks_of(matrix.to_dask_array(), "nlis-certificate"))
-    weighted = rows * np.sqrt(sample.weights)[:, None]
+    weighted = rows * np.repeat(np.sqrt(sample.weights), matrix.rule.each)[:, None]
     u, s, _ = np.linalg.svd(weighted, full_matrices=False)
     kept = s > s[0] * max(rows.shape) * np.finfo(np.float64).eps
-    shares = np.sum(u[:, kept] ** 2, axis=1)  # w h
+    shares = summed_over(np.sum(u[:, kept] ** 2, axis=1), len(sample))  # w h
     return float(np.sum(shares**2) / np.sum(shares) ** 2)

@@ -124,10 +124,10 @@ def _check_lengths(
 ) -> None:
     """Raise where parts of a store are of different rows or columns: one of them was altered."""
     x, y, weight = drawn
-    n_rows = manifest["data"]["n_rows"]
+    n_rows, columns = manifest["data"]["n_rows"], fit.problem.label_columns
     shapes = {
         "data/X": (x.shape, (len(sample), len(fit.feature_names))),
-        "data/y": (y.shape, (len(sample),)),
+        "data/y": (y.shape, (len(sample), *((columns,) if columns > 1 else ()))),
         "data/sample_weight": ((len(sample),) if weight is None else weight.shape, (len(sample),)),
         "sample": ((sample.n_rows,), (n_rows,)),
         "scores": ((n_rows,) if scores is None else scores.shape, (n_rows,)),

@@ -18,7 +18,7 @@ from dask_nlis.constraints import is_bounded
 from dask_nlis.errors import ConvergenceWarning, InputError
 from dask_nlis.factor import Factor, factorize_together
 from dask_nlis.intake import default_names
-from dask_nlis.losses import AbsoluteError, LogisticLoss
+from dask_nlis.losses import AbsoluteError, LogisticLoss, is_of_several
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
 from dask_nlis.pipeline.design import Design, Known, Scored, Setting, Stage, Wanted, Way, counted
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn
@@ -208,7 +208,11 @@ def _bends(problem: Problem, taken: Drawn, theta: np.ndarray) -> bool:
     if isinstance(problem.loss, AbsoluteError):
         return False
     with np.errstate(all="ignore"):
-        bend = problem.loss.curvature(problem.model.predict(theta, taken.X), taken.y)
+        prediction = problem.model.predict(theta, taken.X)
+        loss = problem.row_loss
+        if is_of_several(loss):
+            return bool(loss.curvature_root(prediction, taken.y).any())
+        bend = problem.one_loss.curvature(prediction, taken.y)
     return bool((bend > 0).any())
 
 

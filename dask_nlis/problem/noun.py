@@ -1,7 +1,7 @@
 """A problem: what is fitted, a model, a loss and a set for theta; and what theta must be for it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,13 +33,18 @@ from dask_nlis.losses import (
     Huber,
     LogisticLoss,
     Loss,
+    LossOfSeveral,
+    OverOutputs,
     PoissonDeviance,
     PseudoHuber,
+    SoftmaxLoss,
     SquaredError,
 )
 from dask_nlis.models import (
     DeepReluNetwork,
     Homogeneous,
+    LayerOf,
+    LayerStack,
     Linear,
     Model,
     MultilayerPerceptron,
@@ -47,7 +52,7 @@ from dask_nlis.models import (
     ReluNetwork,
     SingleIndex,
 )
-from dask_nlis.nouns import from_dict, noun, to_dict
+from dask_nlis.nouns import from_dict, items, noun, to_dict
 
 Array = Any
 
@@ -67,16 +72,21 @@ class Problem:
     loss : Loss, default SquaredError()
         Of a `FittedModel` its own by default.
         Per-row loss; the objective is its weighted sum over rows. `LogisticLoss` and `PoissonDeviance` have their
-        link inside and go with models whose activation is `Identity()`.
+        link inside and go with models whose activation is `Identity()`. Of a model of several outputs it is summed
+        over them, with y of shape (n, n_outputs); `SoftmaxLoss` is one of all outputs, with y of shape (n,).
     constraint : Constraint, optional
         `Ball(...)` or `Box(...)`; None leaves theta free.
+    outputs : {"joint", "separate"}, default "joint"
+        Rows of the dual matrix of a model of several outputs: one a data row, of the square root of its whole loss, or
+        one an output, of the root of that output's loss; the leverage of a data row is then the sum over its outputs,
+        between 0 and their number. Fits do not depend on it.
 
     Raises
     ------
     InputTypeError
         If an argument is not of its kind (a class instead of an instance, say).
     InputError
-        If the loss takes the linear predictor and the model has an activation, or the model has several outputs.
+        If the loss takes the linear predictor and the model has an activation, or does not fit the model's outputs.
 
     Examples
     --------
@@ -85,29 +95,26 @@ class Problem:
     """
 
     model: Model
-    loss: Loss = _SQUARED
+    loss: Loss | SoftmaxLoss = _SQUARED
     constraint: Constraint | None = None
+    outputs: Literal["joint", "separate"] = "joint"
 
     def __post_init__(self) -> None:
         if isinstance(self.model, FittedModel):
             fitted = self.model
             object.__setattr__(self, "model", fitted.model)
             object.__setattr__(self, "loss", fitted.loss if self.loss is _SQUARED else self.loss)
-        for name, method, example in (
-            ("model", "jacobian", "SingleIndex(Tanh())"),
-            ("loss", "root_slope", "SquaredError()"),
-            ("constraint", "project", "Ball(10.0)"),
+        for name, methods, example in (
+            ("model", ("jacobian",), "SingleIndex(Tanh())"),
+            ("loss", ("root_slope", "root_gradient"), "SquaredError()"),
+            ("constraint", ("project",), "Ball(10.0)"),
         ):
             value = getattr(self, name)
             if (name != "constraint" or value is not None) and (
-                isinstance(value, type) or not callable(getattr(value, method, None))
+                isinstance(value, type) or not any(callable(getattr(value, method, None)) for method in methods)
             ):
                 raise InputTypeError(f"Problem {name}={value!r} is no {name}; give one such as {example}")
-        if self.model.n_outputs != 1:
-            raise InputError(
-                f"Problem model has n_outputs={self.model.n_outputs!r}, and losses take one number a row; give a model of "
-                "one output, or a problem for each"
-            )
+        self._check_outputs()
         activation = _activation(self.model)
         if self.loss.takes == "linear predictor" and not isinstance(activation, Identity):
             raise InputError(
@@ -123,6 +130,53 @@ class Problem:
             self.constraint.check_count(
                 self.model.n_hidden if isinstance(self.model, ReluNetwork) else self.model.widths[-1]
             )
+
+    def _check_outputs(self) -> None:
+        k = self.model.n_outputs
+        if not isinstance(self.outputs, str) or self.outputs not in ("joint", "separate"):
+            raise InputError(f"Problem outputs={self.outputs!r} is not known; give 'joint' or 'separate'")
+        if not isinstance(self.loss, SoftmaxLoss):
+            return
+        classes = self.loss.n_classes
+        if k == 1:
+            remedy = "LogisticLoss()" if classes == 2 else f"a model of {classes} outputs, or {classes - 1}"
+            raise InputError(f"Problem loss={self.loss!r} takes several outputs, but the model has one; give {remedy}")
+        if k not in (classes, classes - 1):
+            raise InputError(
+                f"Problem loss={self.loss!r} has {classes} classes, but the model {k} outputs; give one of {classes}, or "
+                f"of {classes - 1} for classes 1, 2, ... against class 0"
+            )
+        if self.outputs == "separate":
+            raise InputError(
+                "Problem outputs='separate': SoftmaxLoss is one loss of all outputs; give outputs='joint', or "
+                "LogisticLoss() of each class against the others"
+            )
+
+    @property
+    def row_loss(self) -> Loss | LossOfSeveral:
+        """The loss of a whole data row: `loss`, summed over the outputs where it is one of a single prediction."""
+        if isinstance(self.loss, SoftmaxLoss):
+            return self.loss
+        return self.loss if self.model.n_outputs == 1 else OverOutputs(self.loss, self.model.n_outputs)
+
+    @property
+    def one_loss(self) -> Loss:
+        """`loss` where it is one of a single prediction, as it is but for a SoftmaxLoss."""
+        assert not isinstance(self.loss, SoftmaxLoss)
+        return self.loss
+
+    @property
+    def label_columns(self) -> int:
+        """Columns of y: 1 for y of shape (n,)."""
+        return getattr(self.row_loss, "label_columns", 1)
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """What a row of X may be shaped like, where the model states it."""
+        return getattr(self.model, "input_shape", None)
+
+    def _summary(self) -> dict[str, Any]:
+        return {name: value for name, value in items(self).items() if name != "outputs" or value != "joint"}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the problem as JSON values and arrays; users' functions have none, since files name no functions."""
@@ -165,6 +219,8 @@ _KNOWN: dict[str, type] = {
         ReluNetwork,
         DeepReluNetwork,
         MultilayerPerceptron,
+        LayerOf,
+        LayerStack,
         Identity,
         Logistic,
         Tanh,
@@ -186,6 +242,7 @@ _KNOWN: dict[str, type] = {
         AbsoluteError,
         LogisticLoss,
         PoissonDeviance,
+        SoftmaxLoss,
         AmplitudeBand,
         Ball,
         Box,

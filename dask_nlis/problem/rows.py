@@ -14,18 +14,30 @@ from array_api_compat import array_namespace, is_numpy_array
 from dask_nlis.activations import Activation
 from dask_nlis.kernels.joined import joined
 from dask_nlis.kernels.linalg import squared_row_norms
-from dask_nlis.losses import Loss, SquaredError
+from dask_nlis.losses import Loss, OneOutput, SquaredError, is_of_several
 from dask_nlis.models import Linear, Model, SingleIndex, is_adjoint, is_index, is_layered
 from dask_nlis.problem.noun import Problem
-from dask_nlis.rays import Ray, RayNorms, along_ray, norms_along_ray
+from dask_nlis.problem.outputs import jacobians, pulled
+from dask_nlis.rays import Ray, RayNorms, along_ray, norms_along_ray, root_of
 
 Array = Any
 
 
 def at_zero(problem: Problem, y: Array | None, x: Array) -> Array:
-    """f_i(0): the root of the loss at the prediction for theta = 0, or that prediction itself without labels; (m,)."""
+    """f_i(0): the root of the loss at the prediction for theta = 0, or that prediction itself without labels; (m,).
+
+    Of several predictions without labels their length.
+    """
     prediction = problem.model.at_zero(x)
-    return prediction if y is None else problem.loss.root(prediction, y)
+    loss = problem.row_loss
+    if is_of_several(loss) and y is None:
+        return _lengths(prediction)
+    return prediction if y is None else loss.root(prediction, y)
+
+
+def _lengths(predictions: Array) -> Array:
+    xp = array_namespace(predictions)
+    return xp.sqrt(xp.sum(predictions * predictions, axis=1))
 
 
 def slope(problem: Problem, phi: Activation, u: Array, y: Array | None) -> Array:
@@ -39,7 +51,7 @@ def slope(problem: Problem, phi: Activation, u: Array, y: Array | None) -> Array
         inner = xp.where(known, inner, xp.nan * xp.ones_like(u))
     if y is None or isinstance(problem.loss, SquaredError):  # whose root has slope 1
         return inner
-    return problem.loss.root_slope(phi.value(u), xp.full(u.shape, phi.at_zero, dtype=u.dtype), y) * inner
+    return problem.one_loss.root_slope(phi.value(u), xp.full(u.shape, phi.at_zero, dtype=u.dtype), y) * inner
 
 
 def has_closed_form(problem: Problem, labelled: bool) -> bool:
@@ -56,12 +68,20 @@ def adjoint(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
         return factor[:, None] * model.index_gradient(theta, x)
     if is_adjoint(model) and has_closed_form(problem, y is not None):
         return model.adjoint(theta, x)
-    return along_ray(model, problem.loss, theta, x, y).rows
+    return along_ray(model, problem.row_loss, theta, x, y).rows
 
 
 def singular(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
     """Mask (m,) of rows whose root has no slope between the prediction at 0 and theirs, so that they have no adjoint."""
-    return problem.loss.singular(problem.model.predict(theta, x), problem.model.at_zero(x), y)
+    here, zero = problem.model.predict(theta, x), problem.model.at_zero(x)
+    if rows_each(problem) > 1:
+        return array_namespace(x).any(problem.loss.singular(here, zero, y), axis=1)
+    return problem.row_loss.singular(here, zero, y)
+
+
+def rows_each(problem: Problem) -> int:
+    """Rows of the dual matrix that a data row is: one, or one an output."""
+    return problem.model.n_outputs if problem.outputs == "separate" else 1
 
 
 def dual_rows(problem: Problem, theta: Array, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:
@@ -70,6 +90,8 @@ def dual_rows(problem: Problem, theta: Array, x: Array, y: Array | None, out: np
     if isinstance(model, Linear | SingleIndex):
         factor, last = dual_parts(problem, theta, x, y)
         return joined(x, factor, last, constant=model.intercept, out=out)
+    if not has_closed_form(problem, y is not None):
+        return dual_ray(problem, theta, x, y).rows
     return xp.concat([adjoint(problem, theta, x, y), at_zero(problem, y, x)[:, None]], axis=1)
 
 
@@ -97,40 +119,90 @@ def dual_squared_norms(
 
 
 def dual_ray(problem: Problem, theta: Array, x: Array, y: Array | None) -> Ray:
-    """Rows of `dual_rows` by quadrature, with the nodes it took and how well f(theta) = f(0) + <theta, f*> holds."""
-    found = along_ray(problem.model, problem.loss, theta, x, y)
-    last = at_zero(problem, y, x)[:, None]
-    return found._replace(rows=array_namespace(x).concat([found.rows, last], axis=1))
+    """Rows of `dual_rows` by quadrature, with the nodes it took and how well f(theta) = f(0) + <theta, f*> holds.
+
+    Where outputs are separate these are (m k, p + 1), the k of a data row one after the other; residuals are the largest
+    of each data row.
+    """
+    xp = array_namespace(x)
+    if rows_each(problem) == 1:
+        found = along_ray(problem.model, problem.row_loss, theta, x, y)
+        return found._replace(rows=xp.concat([found.rows, at_zero(problem, y, x)[:, None]], axis=1))
+    zero = problem.model.at_zero(x)
+    rays, rows = [], []
+    for root in _roots(problem):
+        rays.append(along_ray(problem.model, root, theta, x, y))
+        rows.append(xp.concat([rays[-1].rows, root.root(zero, y)[:, None]], axis=1))
+    return Ray(
+        xp.reshape(xp.stack(rows, axis=1), (-1, rows[0].shape[1])),
+        max(ray.nodes for ray in rays),
+        xp.max(xp.stack([ray.residual for ray in rays]), axis=0),
+    )
+
+
+def dual_values(problem: Problem, theta: Array, x: Array, y: Array | None) -> Array:
+    """f_i(theta), of which `dual_rows` are the adjoints, of each of these rows: (m,), or (m k,) of separate outputs."""
+    prediction = problem.model.predict(theta, x)
+    if rows_each(problem) == 1:
+        return root_of(problem.row_loss, prediction, y)
+    roots = [root.root(prediction, y) for root in _roots(problem)]
+    return array_namespace(x).reshape(array_namespace(x).stack(roots, axis=1), (-1,))
+
+
+def _roots(problem: Problem) -> list[OneOutput]:
+    """What is integrated where outputs are separate."""
+    k = problem.model.n_outputs
+    return [OneOutput(problem.one_loss, output, k) for output in range(k)]
 
 
 def dual_ray_norms(problem: Problem, theta: Array, x: Array, y: Array | None) -> RayNorms:
     """Squared norms of the rows of `dual_ray` of a model made of layers, without forming them."""
     assert is_layered(problem.model)
-    found = norms_along_ray(problem.model, problem.loss, theta, x, y)
-    last = at_zero(problem, y, x)
-    return found._replace(norms=found.norms + last * last)
+    if rows_each(problem) == 1:
+        found = norms_along_ray(problem.model, problem.row_loss, theta, x, y)
+        last = at_zero(problem, y, x)
+        return found._replace(norms=found.norms + last * last)
+    xp, zero, total = array_namespace(x), problem.model.at_zero(x), 0.0
+    rays = []
+    for root in _roots(problem):
+        rays.append(norms_along_ray(problem.model, root, theta, x, y))
+        last = root.root(zero, y)
+        total = total + rays[-1].norms + last * last
+    return RayNorms(total, max(ray.nodes for ray in rays), xp.max(xp.stack([ray.residual for ray in rays]), axis=0))
 
 
 def tangent_rows(problem: Problem, theta: Array, x: Array, y: Array, out: np.ndarray | None = None) -> Array:
-    """Rows sqrt(max(l''_i, 0)) J_i, J the gradient of the prediction, (m, d) -> (m, p): H = sum max(l''_i, 0) J_i J_i'."""
+    """Rows sqrt(max(l''_i, 0)) J_i, J the gradient of the prediction, (m, d) -> (m, p): H = sum max(l''_i, 0) J_i J_i'.
+
+    Of several predictions S_i J_i with S_i'S_i the Hessian of l_i, (m, d) -> (m k, p), those of a data row one after the
+    other.
+    """
     model = problem.model
     if isinstance(model, Linear | SingleIndex):
         u = model.index(theta, x)
-        root = root_of_curvature(problem.loss, model.activation.value(u), y)
+        root = root_of_curvature(problem.one_loss, model.activation.value(u), y)
         return joined(x, root * model.activation.derivative(u), None, constant=model.intercept, out=out)
-    return root_of_curvature(problem.loss, model.predict(theta, x), y)[:, None] * model.jacobian(theta, x)
+    return bent_rows(problem, theta, x, y)
 
 
-def root_of_curvature(loss: Loss, prediction: Array, y: Array) -> Array:
-    """sqrt(max(l'', 0)) at a prediction, (m,)."""
-    xp, bend = array_namespace(prediction), loss.curvature(prediction, y)
+def bent_rows(problem: Problem, theta: Array, x: Array, y: Array, sign: int = 1) -> Array:
+    """Rows of the part of the Gauss-Newton Hessian that bends up, or down for sign -1: `tangent_rows`."""
+    loss, prediction = problem.row_loss, problem.model.predict(theta, x)
+    if is_of_several(loss):
+        rows = loss.curvature_root(prediction, y, sign) @ jacobians(problem.model, theta, x)
+        return array_namespace(x).reshape(rows, (-1, rows.shape[2]))
+    return root_of_curvature(problem.one_loss, prediction, y, sign)[:, None] * problem.model.jacobian(theta, x)
+
+
+def root_of_curvature(loss: Loss, prediction: Array, y: Array, sign: int = 1) -> Array:
+    """sqrt(max(l'', 0)) at a prediction, (m,), or of -l'' for sign -1."""
+    xp, bend = array_namespace(prediction), sign * loss.curvature(prediction, y)
     return xp.sqrt(xp.where(bend > 0, bend, xp.zeros_like(bend)))
 
 
 def loss_gradients(problem: Problem, theta: Array, x: Array, y: Array) -> Array:
     """Gradients psi_i = l'_i J_i of the loss of each row in theta, (m, d) -> (m, p)."""
-    slopes = problem.loss.derivative(problem.model.predict(theta, x), y)
-    return slopes[:, None] * problem.model.jacobian(theta, x)
+    return pulled(problem.model, theta, x, problem.row_loss.derivative(problem.model.predict(theta, x), y))
 
 
 def reference_rows(problem: Problem, x: Array, y: Array | None, out: np.ndarray | None = None) -> Array:

@@ -8,21 +8,25 @@ between kinks, and where it is a polynomial there as many as make the integral e
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_numpy_array
 
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.quadrature import legendre
-from dask_nlis.losses import Loss
-from dask_nlis.models import LayeredModel, Model, is_layered
-from dask_nlis.rays import layered
+from dask_nlis.losses import is_of_several
+from dask_nlis.models import LayeredModel, Model, is_layered, pulls_back
+from dask_nlis.rays import bisected, layered
+from dask_nlis.rays.roots import Root, root_of, root_slopes
 
 Array = Any
 
 #: Nodes tried, in turn, and the identity residual at which doubling ends.
 _NODES, _GOAL = (8, 16, 32, 64, 128, 256), 1e-12
+
+#: Nodes a piece from which on pieces are halved rather than given more.
+_HALVED_FROM = 32
 
 #: Change of the pilot's entries on doubling n, relative to the size of their column, at which n nodes are enough,
 #: and at which 2n are: convergence is geometric, so that 2n nodes have about the square of the error of n.
@@ -48,7 +52,7 @@ class RayNorms(NamedTuple):
     residual: Array
 
 
-def along_ray(model: Model, loss: Loss, theta: Array, x: Array, y: Array | None) -> Ray:
+def along_ray(model: Model, loss: Root, theta: Array, x: Array, y: Array | None) -> Ray:
     """Adjoint rows of f = root(prediction, y), or of the prediction without labels: (m, d) -> (m, p).
 
     Starts from the nodes at which the entries of the pilot rows have settled and doubles them until the identity
@@ -58,28 +62,76 @@ def along_ray(model: Model, loss: Loss, theta: Array, x: Array, y: Array | None)
     if exact is not None:
         rows = _integral(model, loss, theta, x, y, exact)
         return Ray(rows, exact, identity_residual(model, loss, theta, x, y, rows))
-    enough = _settled(model, loss, theta, x, y)
-    for n in _NODES[_NODES.index(enough) :]:
-        rows = _integral(model, loss, theta, x, y, n)
-        residual = identity_residual(model, loss, theta, x, y, rows)
-        if float(array_namespace(x).max(residual)) <= _GOAL:
-            break
-    return Ray(rows, n, residual)
+
+    def made(part: Array, labels: Array | None, n: int, breaks: Array | None) -> tuple[Array, Array]:
+        rows = _integral(model, loss, theta, part, labels, n, breaks)
+        return rows, identity_residual(model, loss, theta, part, labels, rows)
+
+    return Ray(*_doubled(made, model, loss, theta, x, y))
 
 
-def norms_along_ray(model: LayeredModel, loss: Loss, theta: Array, x: Array, y: Array | None) -> RayNorms:
+def norms_along_ray(model: LayeredModel, loss: Root, theta: Array, x: Array, y: Array | None) -> RayNorms:
     """Squared norms of the rows of `along_ray`, without forming them: from signals there and back."""
+
+    def made(part: Array, labels: Array | None, n: int, breaks: Array | None) -> tuple[Array, Array]:
+        norms, products = layered.norms_and_products(model, loss, theta, part, labels, n, breaks)
+        return norms, _residual(model, loss, theta, part, labels, products)
+
     exact = layered.exact_nodes(model, loss, y is not None)
-    enough = _settled(model, loss, theta, x, y) if exact is None else exact
-    for n in [enough] if exact is not None else _NODES[_NODES.index(enough) :]:
-        norms, products = layered.norms_and_products(model, loss, theta, x, y, n)
-        residual = _residual(model, loss, theta, x, y, products)
-        if float(array_namespace(x).max(residual)) <= _GOAL:
+    if exact is not None:
+        norms, residual = made(x, y, exact, None)
+        return RayNorms(norms, exact, residual)
+    return RayNorms(*_doubled(made, model, loss, theta, x, y))
+
+
+_Made = Callable[[Array, Array | None, int, Array | None], tuple[Array, Array]]
+
+
+def _doubled(
+    made: _Made, model: Model, loss: Root, theta: Array, x: Array, y: Array | None
+) -> tuple[Array, int, Array]:
+    """What is made of each row with the nodes of the pilot, or more where its residual asks for them; the most it took.
+
+    Of layers every row has pieces of its own, which are halved where more nodes help little.
+    """
+    xp, n = array_namespace(x), _settled(model, loss, theta, x, y)
+    n = min(n, _HALVED_FROM) if is_layered(model) else n
+    values, residual = made(x, y, n, None)
+    place = xp.arange(x.shape[0])
+    left, rest = x, y
+    for more in _NODES[_NODES.index(n) + 1 :]:
+        # A row that is not finite is none that nodes could help.
+        some = xp.nonzero(xp.take(residual, place, axis=0) > _GOAL)[0]
+        if not some.shape[0]:
             break
-    return RayNorms(norms, n, residual)
+        place, left = xp.take(place, some, axis=0), xp.take(left, some, axis=0)
+        rest = None if rest is None else xp.take(rest, some, axis=0)
+        halved = is_layered(model) and more > _HALVED_FROM
+        breaks = bisected.breaks(model, loss, theta, left, rest) if halved and is_layered(model) else None
+        again, missed = made(left, rest, bisected.NODES if halved else more, breaks)
+        values, residual = _put(values, place, again), _put(residual, place, missed)
+        n = max(n, bisected.NODES if halved else more)
+        if halved:
+            break
+    return values, n, residual
 
 
-def _settled(model: Model, loss: Loss, theta: Array, x: Array, y: Array | None) -> int:
+def _put(values: Array, place: Array, some: Array) -> Array:
+    """Values (m, ...) with other rows at some places (k,)."""
+    xp = array_namespace(values)
+    if is_numpy_array(values):
+        values[place] = some
+        return values
+    # Without assignment by index: each row of the result by its number among rows of both.
+    source = xp.arange(values.shape[0])
+    new = xp.astype(xp.searchsorted(place, source), source.dtype)
+    new = xp.where(new < place.shape[0], new, xp.zeros_like(new))
+    changed = xp.take(place, new, axis=0) == source
+    chosen = xp.where(changed, values.shape[0] + new, source)
+    return xp.take(xp.concat([values, some], axis=0), chosen, axis=0)
+
+
+def _settled(model: Model, loss: Root, theta: Array, x: Array, y: Array | None) -> int:
     """Nodes at which the rows of a pilot change no more, entry by entry."""
     xp = array_namespace(x)
     half = max(1, min(_PILOT, _PILOT_BYTES // (8 * theta.shape[0])))
@@ -104,34 +156,37 @@ def _settled(model: Model, loss: Loss, theta: Array, x: Array, y: Array | None) 
     return _NODES[-1]
 
 
-def _integral(model: Model, loss: Loss, theta: Array, x: Array, y: Array | None, n: int) -> Array:
+def _integral(
+    model: Model, loss: Root, theta: Array, x: Array, y: Array | None, n: int, breaks: Array | None = None
+) -> Array:
     if is_layered(model):
-        return layered.integral(model, loss, theta, x, y, n)
+        return layered.integral(model, loss, theta, x, y, n, breaks)
     return functools.reduce(lambda total, part: total + part, _parts(model, loss, theta, x, y, n))
 
 
-def _parts(model: Model, loss: Loss, theta: Array, x: Array, y: Array | None, n: int) -> Iterator[Array]:
+def _parts(model: Model, loss: Root, theta: Array, x: Array, y: Array | None, n: int) -> Iterator[Array]:
     """Weighted gradients of f at the nodes, whose sum is the integral."""
     if is_layered(model):
         yield from layered.parts(model, loss, theta, x, y, n)
         return
     for node, weight in zip(*legendre(n), strict=True):
         point = node * theta
+        if is_of_several(loss):
+            assert pulls_back(model)
+            yield weight * model.pullback(point, x, root_slopes(loss, model.predict(point, x), y))
+            continue
         rows = model.jacobian(point, x)
         if y is not None:
-            prediction = model.predict(point, x)
-            rows = loss.root_slope(prediction, prediction, y)[:, None] * rows
+            rows = root_slopes(loss, model.predict(point, x), y)[:, None] * rows
         yield weight * rows
 
 
-def identity_residual(model: Model, loss: Loss, theta: Array, x: Array, y: Array | None, rows: Array) -> Array:
+def identity_residual(model: Model, loss: Root, theta: Array, x: Array, y: Array | None, rows: Array) -> Array:
     """|f(theta) - f(0) - <theta, f*>| over 1 + |f(theta)| + |f(0)|, shape (m,)."""
     return _residual(model, loss, theta, x, y, rows @ theta)
 
 
-def _residual(model: Model, loss: Loss, theta: Array, x: Array, y: Array | None, products: Array) -> Array:
+def _residual(model: Model, loss: Root, theta: Array, x: Array, y: Array | None, products: Array) -> Array:
     xp = array_namespace(x)
-    here, zero = model.predict(theta, x), model.at_zero(x)
-    if y is not None:
-        here, zero = loss.root(here, y), loss.root(zero, y)
+    here, zero = root_of(loss, model.predict(theta, x), y), root_of(loss, model.at_zero(x), y)
     return xp.abs(here - zero - products) / (1 + xp.abs(here) + xp.abs(zero))

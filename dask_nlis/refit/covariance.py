@@ -1,12 +1,15 @@
 """How far a fit to a sample may be from the fit to all rows: the sandwich H^-1 M H^-1 of the design of the sample."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from dask_nlis.constraints.quadratic import unit_diagonal
 from dask_nlis.kernels.linalg import squared_row_norms
+from dask_nlis.losses import is_of_several
 from dask_nlis.models import has_rectifiers
+from dask_nlis.problem import bent_rows, pulled
 from dask_nlis.refit.design import scatter
 from dask_nlis.refit.objective import Objective
 from dask_nlis.sample import Sample
@@ -55,33 +58,34 @@ def spread(objective: Objective, theta: Vector, drawn: Sample | Vector, *, ok: b
     if reason:
         return _withheld(len(theta), reason)
     with np.errstate(all="ignore"):
-        prediction = objective.problem.model.predict(theta, objective.X)
-        rows = objective.problem.model.jacobian(theta, objective.X)
-        slopes = objective.problem.loss.derivative(prediction, objective.y)
-        bend = objective.problem.loss.curvature(prediction, objective.y)
-    if not bend.any():
+        model, x, y = objective.problem.model, objective.X, objective.y
+        slopes = objective.problem.row_loss.derivative(model.predict(theta, x), y)
+        gradients = pulled(model, theta, x, slopes)
+        up, down = (bent_rows(objective.problem, theta, x, y, sign) for sign in (1, -1))
+    if not up.any() and not down.any():
         return _withheld(len(theta), "the loss has no curvature here, and no Hessian tells the errors")
-    flat = _root_of_inverse(_gauss_newton(objective, theta, bend, rows))
+    flat = _root_of_inverse(_gauss_newton(objective, theta, up))
     if flat is None:
         return _withheld(
             len(theta), "the optimum is not unique (the Hessian is singular: dependent columns, or too few rows)"
         )
-    half = _root_of_inverse(_whole(objective, theta, slopes, bend, rows))
+    half = _root_of_inverse(_whole(objective, theta, slopes, up, down))
     half = flat if half is None else half
     design = drawn.weights if isinstance(drawn, Sample) else drawn
-    counts = drawn.counts if isinstance(drawn, Sample) else np.ones(len(rows))
+    counts = drawn.counts if isinstance(drawn, Sample) else np.ones(len(x))
     # Row weights of the data: with those of the design they make objective.weights.
-    data = np.divide(objective.weights, design, out=np.zeros(len(rows)), where=design > 0)
-    leverage = objective.weights / counts * np.maximum(bend, 0.0) * squared_row_norms(rows @ flat)
+    data = np.divide(objective.weights, design, out=np.zeros(len(x)), where=design > 0)
     by_chance = drawn.variance_weights > 0 if isinstance(drawn, Sample) else design > 0
-    alone = by_chance & (1.0 - leverage < _ALONE)
+    share = np.where(by_chance, objective.weights / counts, 0.0)
+    left, deleted = _deleted(objective, theta, slopes, share, up @ flat)
+    alone = by_chance & (left < _ALONE)
     if alone.any():
         return _withheld(
             len(theta), f"taken row {int(np.argmax(alone))} alone decides a parameter; draw more rows, or add a ridge"
         )
-    kept = np.where(by_chance, 1.0 - leverage, 1.0)
-    whitened = (data * slopes)[:, None] * (rows @ half)  # gradients, in units in which H is the identity
-    middle = scatter(drawn, whitened / kept[:, None])
+    # Gradients, in units in which H is the identity.
+    whitened = data[:, None] * (gradients @ half)
+    middle = scatter(drawn, whitened / left[:, None] if deleted is None else data[:, None] * (deleted() @ half))
     population = whitened.T @ (design[:, None] * whitened)
     return Spread(_sandwich(half, middle), _sandwich(half, population), "")
 
@@ -102,19 +106,53 @@ def _reason(objective: Objective, ok: bool, active: tuple[str, ...]) -> str:
     return ""
 
 
-def _whole(objective: Objective, theta: Vector, slopes: Vector, bend: Vector, rows: Vector) -> Vector:
+def _deleted(
+    objective: Objective, theta: Vector, slopes: Vector, share: Vector, rows: Vector
+) -> tuple[Vector, Callable[[], Vector] | None]:
+    """What is left of each row (s,), 1 - h, in the fit without one of its draws; and the gradients then, of several outputs.
+
+    `rows` are the curved rows (s, p), or (s k, p), in units in which H is the identity, `share` the weight of a draw. Of
+    one output the gradient is that over 1 - h. Of several, h is a matrix of all outputs of the row: its slopes, as far as
+    they are S'q with S'S the curvature, become S'(1 - h)^-1 q.
+    """
+    loss, x, y = objective.problem.row_loss, objective.X, objective.y
+    if not is_of_several(loss):
+        return 1.0 - share * squared_row_norms(rows), None
+    model = objective.problem.model
+    half = loss.curvature_root(model.predict(theta, x), y)
+    each = rows.reshape(len(x), -1, rows.shape[1])
+    left = np.eye(each.shape[1]) - share[:, None, None] * (each @ each.swapaxes(1, 2))
+    smallest = np.linalg.eigvalsh(left)[:, 0]
+
+    def deleted() -> Vector:
+        back = half.swapaxes(1, 2)
+        inside = np.linalg.pinv(back) @ slopes[:, :, None]
+        straight = slopes[:, :, None] - back @ inside
+        moved = back @ np.linalg.solve(left, inside) + straight
+        return pulled(model, theta, x, moved[:, :, 0])
+
+    return smallest, deleted
+
+
+def _whole(objective: Objective, theta: Vector, slopes: Vector, up: Vector, down: Vector) -> Vector:
     """Hessian of the weighted objective, with the second derivatives of the prediction."""
-    weights = objective.weights
+    weights = objective.weights if slopes.ndim == 1 else objective.weights[:, None]
     with np.errstate(all="ignore"):
         second = objective.problem.model.hessian(theta, objective.X, weights * slopes)
-        return rows.T @ ((weights * bend)[:, None] * rows) + second + _ridge(objective, theta)
+        bent = _products(objective, up) - (_products(objective, down) if down.any() else 0.0)
+        return bent + second + _ridge(objective, theta)
 
 
-def _gauss_newton(objective: Objective, theta: Vector, bend: Vector, rows: Vector) -> Vector:
+def _gauss_newton(objective: Objective, theta: Vector, up: Vector) -> Vector:
     """The same without them, and without what bends down: positive semidefinite."""
     with np.errstate(all="ignore"):
-        bent = (objective.weights * np.maximum(bend, 0.0))[:, None] * rows
-        return rows.T @ bent + _ridge(objective, theta)
+        return _products(objective, up) + _ridge(objective, theta)
+
+
+def _products(objective: Objective, rows: Vector) -> Vector:
+    """Weighted Gram matrix (p, p) of rows (s, p), or of several a data row, (s k, p)."""
+    weights = np.repeat(objective.weights, len(rows) // len(objective.weights))
+    return rows.T @ (weights[:, None] * rows)
 
 
 def _ridge(objective: Objective, theta: Vector) -> Vector:

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dask_nlis.errors import InputError, InputTypeError
-from dask_nlis.intake import default_names, in_memory
+from dask_nlis.intake import default_names, flat_in_memory, in_memory
 from dask_nlis.nouns import from_dict, noun, to_dict
 from dask_nlis.problem import Problem
 from dask_nlis.refit.stored import check_stored
@@ -199,6 +199,7 @@ class Fit:
         array([21.])
         """
         x, names = in_memory("X", X)
+        x = flat_in_memory(x, self.problem.input_shape)
         if x.ndim != 2 or x.shape[1] != len(self.feature_names):
             raise InputError(
                 f"X has shape {x.shape}, but the fit expects {len(self.feature_names)} columns; give (m, {len(self.feature_names)})"
@@ -208,7 +209,7 @@ class Fit:
             raise InputError(
                 f"X has column {differ[0]!r} where the fit has {differ[1]!r}; give columns in the fit's order"
             )
-        response: np.ndarray = self.problem.loss.response(self.problem.model.predict(self.theta, x))
+        response: np.ndarray = self.problem.row_loss.response(self.problem.model.predict(self.theta, x))
         return response
 
     def to_dict(self) -> dict[str, Any]:

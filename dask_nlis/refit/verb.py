@@ -8,11 +8,11 @@ import numpy as np
 from dask_nlis.activations import Identity
 from dask_nlis.constraints import Piecewise
 from dask_nlis.errors import ConvergenceWarning, InputError, InputTypeError, NonFiniteError
-from dask_nlis.intake import default_names, in_memory
+from dask_nlis.intake import default_names, flat_in_memory, in_memory
 from dask_nlis.kernels.numbers import as_float, is_number
-from dask_nlis.losses import AbsoluteError, Loss
+from dask_nlis.losses import AbsoluteError, Loss, LossOfSeveral
 from dask_nlis.models import Linear, SingleIndex, has_rectifiers, slopes_only
-from dask_nlis.problem import Problem, check_theta, set_for
+from dask_nlis.problem import Problem, check_theta, jacobians, set_for
 from dask_nlis.refit.covariance import spread
 from dask_nlis.refit.fit import Fit
 from dask_nlis.refit.least_absolute import last_width, least_absolute, smoothed
@@ -103,9 +103,9 @@ def refit(
     """
     if not isinstance(problem, Problem):
         raise InputTypeError(f"problem is {type(problem).__name__}; give Problem(model, loss)")
-    x, labels, weights, names = _taken(X, y, sample, sample_weight)
+    x, labels, weights, names = _taken(problem, X, y, sample, sample_weight)
     drawn = sample if isinstance(sample, Sample) else row_weights("sample", sample, len(x))
-    _check_labels(problem.loss, labels)
+    _check_labels(problem.row_loss, labels)
     if isinstance(n_starts, bool) or not isinstance(n_starts, int | np.integer) or n_starts < 1:
         raise InputError(f"n_starts={n_starts!r} is not allowed; give a positive integer")
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
@@ -149,18 +149,20 @@ def _ridge(value: Any) -> float:
 
 
 def _taken(
+    problem: Problem,
     X: Any,
     y: Any,
     sample: Any,
     sample_weight: Any,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[str, ...]]:
     x, names = in_memory("X", X)
+    x = flat_in_memory(x, problem.input_shape)
     if x.ndim != 2:
         raise InputError(f"X has shape {x.shape}; give (s, d), the taken rows")
     s, d = x.shape
     if not s or not d:
         raise InputError(f"X has shape {x.shape}: no {'rows' if not s else 'columns'}; give at least one")
-    labels = _column("y", y, s)
+    labels = _column("y", y, s) if problem.label_columns == 1 else _label_columns(y, s, problem.label_columns)
     if isinstance(sample, Sample):
         if len(sample) != s:
             raise InputError(f"X has {s} rows, but the sample has {len(sample)}; give sample.take(X, y)")
@@ -177,7 +179,7 @@ def _taken(
             )
     if not weights.any():
         raise InputError("weights are all zero; give some weight to a row")
-    bad = ~np.isfinite(x).all(axis=1) | ~np.isfinite(labels)
+    bad = ~np.isfinite(x).all(axis=1) | ~np.isfinite(labels.reshape(s, -1)).all(axis=1)
     if bad.any():
         raise NonFiniteError(
             f"X or y is not finite at taken row {int(np.argmax(bad))} ({bad.sum()} in all); clean them first"
@@ -187,14 +189,21 @@ def _taken(
     return x, labels, weights, names or default_names(d)
 
 
-def _check_labels(loss: Loss, y: np.ndarray) -> None:
+def _check_labels(loss: Loss | LossOfSeveral, y: np.ndarray) -> None:
     checked = loss.check_labels(y)
     if checked is not None and checked[0].any():
         wrong, fault, remedy = checked
-        row = int(np.argmax(wrong))
+        row = int(np.argwhere(wrong)[0][0])
         raise InputError(
-            f"y holds labels {fault} first at taken row {row} (value {y[row]:g}; {wrong.sum()} in all); {remedy}"
+            f"y holds labels {fault} first at taken row {row} (value {y[wrong][0]:g}; {wrong.sum()} in all); {remedy}"
         )
+
+
+def _label_columns(value: Any, s: int, columns: int) -> np.ndarray:
+    labels, _ = in_memory("y", value)
+    if labels.shape != (s, columns):
+        raise InputError(f"y has shape {labels.shape}; give ({s}, {columns}), one column an output of the model")
+    return labels
 
 
 def _column(argument: str, value: Any, s: int) -> np.ndarray:
@@ -295,7 +304,7 @@ def _escapes(objective: Objective, theta: np.ndarray) -> bool:
     if problem.loss.takes != "linear predictor":
         return False
     step, _ = best_step(problem.constraint, objective.at(theta), theta)
-    return bool(np.abs(problem.model.jacobian(theta, objective.X) @ step).max() > _ESCAPES)
+    return bool(np.abs(jacobians(problem.model, theta, objective.X) @ step).max() > _ESCAPES)
 
 
 def _checked(

@@ -19,12 +19,12 @@ from dask_nlis.intake import Opened, column_names, give_back, name_columns, open
 from dask_nlis.kernels import exact_sums
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.numbers import as_float, is_number
-from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, Tangent
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, Tangent, summed_over
 from dask_nlis.matrix.grouping import Sought, groupings
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import gradient_rows, matrix_rows, row_values
 from dask_nlis.scores.influence import gradient_lengths
-from dask_nlis.scores.leverage import at_most_one, placed, serves_by_pattern, shared_whitener, wanted_form
+from dask_nlis.scores.leverage import at_most, placed, serves_by_pattern, shared_whitener, wanted_form
 from dask_nlis.scores.patterns import Form, Whitener, forms_of, pattern_lengths, pattern_leverage
 from dask_nlis.scores.scorer import Scorer
 
@@ -245,8 +245,10 @@ def mixture_block(
         if share.leverage:
             if known is None:
                 rows, finding = matrix_rows(leaf, job)
-            h = leverage(rows, *dual) if known is None else known[leaf.place]
-            out = out + share.leverage * at_most_one(h, tolerance, leaf.row)
+                h = summed_over(leverage(rows, *dual), leaf.x.shape[0])
+            else:
+                h = known[leaf.place]
+            out = out + share.leverage * at_most(h, tolerance, leaf.row, job.rule.each)
         if share.influence and tangent is not None:
             far = gradient_lengths(gradient_rows(leaf, tangent), *other) if lengths is None else lengths[leaf.place]
             out = out + share.influence * far

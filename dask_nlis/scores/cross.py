@@ -11,7 +11,7 @@ from dask_nlis.factor import Factor, check_comparable
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.complement import inside
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, shared
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, shared, summed_over
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import matrix_rows, row_values
 from dask_nlis.scores.leverage import placed
@@ -95,6 +95,7 @@ def cross_block(
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
         rows, finding = matrix_rows(leaf, job)
-        return leverage(inside(rows, outward) if some else rows, *whitener), finding
+        found = leverage(inside(rows, outward) if some else rows, *whitener)
+        return summed_over(found, leaf.x.shape[0]), finding
 
     return row_values(x, y, weight, start, job, device, values)

@@ -9,7 +9,7 @@ from array_api_compat import array_namespace
 from dask_nlis.device import choose
 from dask_nlis.factor import Factor
 from dask_nlis.kernels.linalg import leverage
-from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, summed_over
 from dask_nlis.matrix.grouping import Sought, groupings
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.tasks import matrix_rows, row_values
@@ -55,7 +55,7 @@ def deletion_block(
     def values(leaf: Leaf) -> tuple[Array, Finding]:
         if known is None:
             rows, finding = matrix_rows(leaf, job)
-            free = 1 - leverage(rows, *target)
+            free = 1 - summed_over(leverage(rows, *target), leaf.x.shape[0])
         else:
             free, finding = 1 - known[leaf.place], leaf.finding
         xp = array_namespace(free)

@@ -14,7 +14,7 @@ from dask_nlis.factor import Factor
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import leverage
 from dask_nlis.kernels.products import triangular
-from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, check_finite, shared
+from dask_nlis.matrix import Finding, Job, Leaf, TallMatrix, as_matrix, check_finite, shared, summed_over
 from dask_nlis.matrix.grouping import Sought, groupings
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.patterns import LARGEST, SMALLEST, Units, units_of
@@ -141,24 +141,24 @@ def leverage_block(
     by_pattern: bool = False,
     form: Form | None = None,
 ) -> np.ndarray:
-    """Leverage of one block, (m,), checked against [0, 1] and clipped."""
+    """Leverage of one block, (m,), checked against [0, 1] and clipped; [0, k] where a data row is k rows of the matrix."""
     device = choose(job.device)
     if by_pattern:
         (grouped,) = groupings(x, y, weight, int(start), [Sought(job)], device)
         found = pattern_leverage(grouped, whitener, form, tolerance, int(start))
         if found is not None and grouped is not None:
             check_finite(grouped.finding, job.names)
-            return at_most_one(found, tolerance, int(start))
+            return at_most(found, tolerance, int(start))
     target, room = placed(whitener, device), room_for(len(x), job, device)
     whole = unscaled_leverage(x, y, weight, job, target[0], room) if target[1] is None else None
     if whole is not None:
-        return at_most_one(whole, tolerance, int(start))
+        return at_most(whole, tolerance, int(start))
 
     def values(leaf: Leaf) -> tuple[Array, Finding]:
         rows, finding = matrix_rows(leaf, job, room)
-        return leverage(rows, *target, room=room), finding
+        return summed_over(leverage(rows, *target, room=room), leaf.x.shape[0]), finding
 
-    return at_most_one(row_values(x, y, weight, start, job, device, values), tolerance, int(start))
+    return at_most(row_values(x, y, weight, start, job, device, values), tolerance, int(start), job.rule.each)
 
 
 def placed(whitener: Whitener, device: Device) -> list[Array | None]:
@@ -166,12 +166,12 @@ def placed(whitener: Whitener, device: Device) -> list[Array | None]:
     return [None if part is None else triangular(device.put(part)) for part in whitener]
 
 
-def at_most_one(found: Array, tolerance: float, start: int) -> Array:
-    """Leverages (m,) of rows from `start` on, clipped to 1; raises where that is more than rounding."""
+def at_most(found: Array, tolerance: float, start: int, most: int = 1) -> Array:
+    """Leverages (m,) of rows from `start` on, clipped to `most`; raises where that is more than rounding."""
     xp = array_namespace(found)
-    if found.shape[0] and (largest := float(xp.max(found))) > 1 + tolerance:
+    if found.shape[0] and (largest := float(xp.max(found))) > most * (1 + tolerance):
         row = start + int(xp.argmax(found))
         raise NonFiniteError(
-            f"leverage {largest:.6g} of row {row} exceeds 1: X or y changed since factorize; factorize again"
+            f"leverage {largest:.6g} of row {row} exceeds {most}: X or y changed since factorize; factorize again"
         )
-    return xp.where(found > 1, xp.ones_like(found), found)
+    return xp.where(found > most, most * xp.ones_like(found), found)

@@ -92,4 +92,4 @@ def losses_of(leaf: Leaf, problem: Problem, theta: Array) -> Array:
     if not leaf.counts:  # no function of the user meets rows that do not count
         return array_namespace(leaf.x).zeros((leaf.x.shape[0],), dtype=leaf.x.dtype)
     with naming_rows(leaf):
-        return leaf.weighted(problem.loss.value(problem.model.predict(theta, leaf.x), leaf.y), 2)
+        return leaf.weighted(problem.row_loss.value(problem.model.predict(theta, leaf.x), leaf.y), 2)

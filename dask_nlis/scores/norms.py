@@ -14,7 +14,7 @@ from dask_nlis.errors import InputError, InputTypeError, NonFiniteError, ScaleWa
 from dask_nlis.intake import give_back
 from dask_nlis.kernels.linalg import squared_row_norms
 from dask_nlis.kernels.numbers import is_whole
-from dask_nlis.matrix import Dual, Finding, Job, Leaf, TallMatrix, as_matrix, check_finite, leaves
+from dask_nlis.matrix import Dual, Finding, Job, Leaf, TallMatrix, as_matrix, check_finite, leaves, summed_over
 from dask_nlis.matrix.findings import overflow
 from dask_nlis.matrix.on_device import on_device
 from dask_nlis.matrix.pieces import Gathered
@@ -121,6 +121,7 @@ def norm_block(
                 norms = row_norms(leaf, job)
             else:
                 norms = squared_row_norms(matrix_rows(leaf, job)[0] * 2.0**half * 2.0 ** (-log2_scale - half))
+                norms = summed_over(norms, leaf.x.shape[0])
             xp = array_namespace(norms)
             doubtful = ~((norms >= float(np.finfo(np.float64).tiny)) & (norms < float("inf")))
             if bool(xp.any(doubtful)):
@@ -129,8 +130,9 @@ def norm_block(
                 host = np.array(device.fetch(norms))
                 for some, rows, finding in _formed(leaf, np.flatnonzero(device.fetch(doubtful)), job, device):
                     if not log2_scale:  # a closed form may leave the range of float64 where the row does not
-                        host[some] = device.fetch(squared_row_norms(rows))
-                    found = found.plus(finding).plus(_renumbered(overflow(rows, 0), leaf.row, some))
+                        host[some] = device.fetch(summed_over(squared_row_norms(rows), len(some)))
+                    beyond = overflow(rows, 0, job.rule.each)
+                    found = found.plus(finding).plus(_renumbered(beyond, leaf.row, some))
                     vanished = max(vanished, float(xp.max(xp.abs(rows))))
                 norms = xp.asarray(host)
             gathered.add(leaf.place, norms)

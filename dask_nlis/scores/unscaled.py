@@ -99,5 +99,5 @@ def _is_plain(rule: Dual, y: np.ndarray | None) -> bool:
 
 
 def _are_allowed(rule: Dual, labels: np.ndarray) -> bool:
-    checked = rule.problem.loss.check_labels(labels)
+    checked = rule.problem.row_loss.check_labels(labels)
     return checked is None or not checked[0].any()

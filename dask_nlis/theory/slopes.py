@@ -55,13 +55,13 @@ def slope_bounds(problem: Problem, index: Range, labels: Range | None) -> Range:
     low, high = (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
     if labels is None:
         return low, high
-    below, above = _root_secants(problem.loss, activation, index, labels, high)
+    below, above = _root_secants(problem.one_loss, activation, index, labels, high)
     return _product(low, below), _product(high, above)
 
 
 def steepest(problem: Problem, index: Range, labels: Range | None) -> float:
     """Upper bound of |d root(phi(u), y) / du| over u in `index` and y in `labels`."""
-    return _product(_steepest_activation(_activation(problem), *index), _steepest_root(problem.loss, index, labels))
+    return _product(_steepest_activation(_activation(problem), *index), _steepest_root(problem.one_loss, index, labels))
 
 
 def _product(a: float, b: float) -> float:
