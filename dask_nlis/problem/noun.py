@@ -198,6 +198,8 @@ class Problem:
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Problem":
         """Rebuild a problem from `to_dict`; names are looked up in a fixed table."""
+        if isinstance(found, Mapping) and found.get("noun") == "Problem":
+            found = {"outputs": "joint", **found}  # which need not be written
         problem = from_dict(found, _KNOWN)
         if not isinstance(problem, Problem):
             raise InputError(f"noun={found['noun']!r} is no Problem; give what Problem.to_dict() returned")
