@@ -42,13 +42,13 @@ RUN = ["run", "cars.zarr", "--y", "y", "--model", "linear", "--size", "100", "--
 MISTAKES = {
     "names of rows": (
         ["ingest", "cars.csv", "--target", "price", "--missing", "drop", "--out", "new.zarr"],
-        "table column 'id' has 600 different values in 600 rows, above --max-categories 100; leave it out (--exclude) if they "
-        "are names of rows, or give a larger --max-categories",
+        ("table column 'id' has 600 different values in 600 rows, above --max-categories 100; leave it out (--exclude) if they "
+        "are names of rows, or give a larger --max-categories"),
     ),
     "gaps": (
         ["ingest", "cars.csv", "--target", "price", "--exclude", "id", "--out", "new.zarr"],
-        "table has 12 of 600 rows with a missing or infinite cell, the first in column 'km' at row 7; fill it in, or give "
-        "--missing 'drop' to leave such rows out",
+        ("table has 12 of 600 rows with a missing or infinite cell, the first in column 'km' at row 7; fill it in, or give "
+        "--missing 'drop' to leave such rows out"),
     ),
     "a wrong target": (
         ["ingest", "cars.csv", "--target", "prices", "--out", "new.zarr"],
@@ -82,8 +82,8 @@ MISTAKES = {
     ),
     "a column of text": (
         ["run", "cars.csv", "--x", "km,fuel", "--y", "price", "--model", "linear", "--size", "100", "--store", "new.zarr"],
-        "--x: column 'fuel' holds 'diesel' at row 0, no number; correct the cell, leave it empty if missing, or encode a "
-        "column of text: dask-nlis ingest",
+        ("--x: column 'fuel' holds 'diesel' at row 0, no number; correct the cell, leave it empty if missing, or encode a "
+        "column of text: dask-nlis ingest"),
     ),
     "too many rows": (
         ["run", "cars.zarr", "--y", "y", "--model", "linear", "--size", "9999", "--store", "new.zarr"],

@@ -36,7 +36,9 @@ def in_shell(message: str, command: click.Command | None) -> str:
     message = re.sub(rf"\b(?:in|among|larger|smaller) ({names})\b", lambda found: _named(found, options), message)
     message = re.sub(rf"\(({names})\)", lambda found: f"({options[found[1]]})", message)
     message = re.sub(rf"^({names})(?=: )", lambda found: options[found[1]], message)
-    return re.sub(rf"(?<![\w.-])({names})=(True\b|[\d,]*\d|(?=['\"\[]))?", lambda found: _given(found, options), message)
+    return re.sub(
+        rf"(?<![\w.-])({names})=(True\b|[\d,]*\d|(?=['\"\[]))?", lambda found: _given(found, options), message
+    )
 
 
 def _options(command: click.Command) -> dict[str, str]:
