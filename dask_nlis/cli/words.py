@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 #: What the library calls otherwise than the options do.
-_ARGUMENTS = {"sample_weight": "weight", "X": "x", "path": "data"}
+_ARGUMENTS = {"sample_weight": "weight", "X": "x"}
 
 #: Remedies that only a program can follow, and what they are in a shell.
 _REMEDIES = {
