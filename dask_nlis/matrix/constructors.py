@@ -59,6 +59,11 @@ def reference_matrix(
     InputError, InputTypeError
         If shapes, dtypes or options are not allowed, or problem cannot be pickled; before anything is read.
 
+    Notes
+    -----
+    The dual matrix of Rajmohan & Roosta (ICML 2025, Definition 3.2) with slopes left out. They score the features
+    alone; without the label in the last column scores fall far below those at theta (see `misestimation_factor`).
+
     Examples
     --------
     >>> import numpy as np, dask_nlis as nlis
