@@ -34,6 +34,10 @@ class Ball:
     InputError
         If the radius is not a positive finite number.
 
+    Notes
+    -----
+    The trust-region subproblem (More & Sorensen 1983) is what a quadratic has to solve on it.
+
     Examples
     --------
     >>> import numpy as np

@@ -27,6 +27,10 @@ class Box:
     InputError
         If a lower bound exceeds its upper bound.
 
+    Notes
+    -----
+    A quadratic is minimised on it as bounded least squares (Stark & Parker 1995).
+
     Examples
     --------
     >>> import numpy as np

@@ -45,6 +45,8 @@ class Sandwich:
     >>> found = nlis.sandwich(problem, np.array([[1.0], [-1.0]]), [0.0])
     >>> found.lower, round(found.smallest, 12), round(found.largest, 12), found.upper, found.holds
     (2.25, 2.25, 2.25, 2.25, True)
+    >>> found.beta, found.tolerance < 1e-12
+    (1.0, True)
     """
 
     lower: float

@@ -61,7 +61,8 @@ def total_loss(
 
     Returns
     -------
-    float or ndarray of shape (k,)
+    float or ndarray of shape (k,), float64
+        A value for each theta, in the units of the loss.
 
     Raises
     ------

@@ -93,6 +93,11 @@ def refit(
     ConvergenceWarning
         If the fit does not pass the checks; `Fit.reasons` says why.
 
+    Notes
+    -----
+    The weighted objective is that of Rajmohan & Roosta (ICML 2025); the spectral projected gradient is by Birgin, Martinez
+    & Raydan (2000).
+
     Examples
     --------
     >>> import numpy as np, dask_nlis as nlis

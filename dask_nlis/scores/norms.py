@@ -60,6 +60,11 @@ def norm_scores(A: Any, *, log2_scale: int = 0) -> Any:
     ScaleWarning
         When computed, if one column carries over 90 % of the squared norms of the first block.
 
+    Notes
+    -----
+    The nonlinear norm scores of Rajmohan & Roosta (ICML 2025) before they are divided by their sum; `draw` divides. Sampling
+    by squared row norms is that of Drineas, Kannan & Mahoney (2006).
+
     Examples
     --------
     >>> import numpy as np, dask_nlis as nlis
