@@ -34,9 +34,9 @@ class AmplitudeBand:
 
     Raises
     ------
-    InputError
+    InputError, InputTypeError
         If lower times the number of amplitudes exceeds the budget, so that the set is empty (with the positions left
-        to the network: from Problem), or a position is negative or given twice.
+        to the network: from Problem), or a position is negative or given twice; or if an argument is of another type.
 
     Notes
     -----

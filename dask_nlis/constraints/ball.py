@@ -31,8 +31,8 @@ class Ball:
 
     Raises
     ------
-    InputError
-        If the radius is not a positive finite number.
+    InputError, InputTypeError
+        If the radius is not a positive finite number; or if an argument is of another type.
 
     Notes
     -----

@@ -24,8 +24,8 @@ class Box:
 
     Raises
     ------
-    InputError
-        If a lower bound exceeds its upper bound.
+    InputError, InputTypeError
+        If a lower bound exceeds its upper bound; or if an argument is of another type.
 
     Notes
     -----

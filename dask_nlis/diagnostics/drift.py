@@ -74,6 +74,8 @@ def drift(
         If thetas are not (k, p) with k >= 2, or by or top are not allowed.
     NonFiniteError
         If a cell, a loss or a score is not finite, naming the row, or a sum of them is not.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

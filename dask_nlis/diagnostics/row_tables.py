@@ -101,6 +101,8 @@ def top_rows(scores: Any, k: int = 20, *, X: Any = None) -> RowTable:
     ------
     InputError, InputTypeError
         If k is no positive integer, or the lengths differ.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Examples
     --------
@@ -131,6 +133,8 @@ def bottom_rows(scores: Any, k: int = 20, *, X: Any = None) -> RowTable:
     ------
     InputError, InputTypeError
         If k is no positive integer, or the lengths differ.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Examples
     --------

@@ -127,10 +127,13 @@ def sandwich(
 
     Raises
     ------
-    InputError
-        If the model has no single index, no bounds are known for the loss, or all gradients are zero.
+    InputError, InputTypeError
+        If the model has no single index, no bounds are known for the loss, or all gradients are zero;
+        or if an argument is of another type.
     NonFiniteError
         If a cell or a row is not finite, naming the row.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Warns
     -----

@@ -68,8 +68,10 @@ def total_loss(
     ------
     NonFiniteError
         If a cell or a loss is not finite, naming the row, or the sum of the losses is not.
-    InputError
-        If shapes do not fit.
+    InputError, InputTypeError
+        If shapes do not fit; or if an argument is of another type.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Examples
     --------

@@ -135,8 +135,8 @@ class Factor:
 
         Raises
         ------
-        InputError
-            If columns differ, a matrix is in both, or a factor is only a sketch.
+        InputError, InputTypeError
+            If columns differ, a matrix is in both, or a factor is only a sketch; or if an argument is of another type.
         MatrixMismatchError
             If problem or theta differ.
 
@@ -194,10 +194,12 @@ class Factor:
 
         Raises
         ------
-        InputError
-            If columns differ.
+        InputError, InputTypeError
+            If columns differ; or if an argument is of another type.
         MatrixMismatchError
             If problem or theta differ.
+        MissingDataError
+            If a path was given and nothing is stored there.
 
         Examples
         --------

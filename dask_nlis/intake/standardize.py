@@ -125,8 +125,12 @@ def standardize(X: Any, y: Any = None, *, block_bytes: int | None = None) -> Sta
 
     Raises
     ------
+    InputError, InputTypeError
+        If an argument has another shape or type than it should.
     NonFiniteError
         If a column holds NaN or an infinity, naming it.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Examples
     --------

@@ -58,6 +58,8 @@ def reference_matrix(
     ------
     InputError, InputTypeError
         If shapes, dtypes or options are not allowed, or problem cannot be pickled; before anything is read.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----
@@ -121,6 +123,8 @@ def dual_matrix(
     ------
     InputError, InputTypeError
         If shapes, dtypes, theta or options are not allowed, or problem cannot be pickled; before anything is read.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Examples
     --------
@@ -204,6 +208,8 @@ def tangent_matrix(
     InputError, InputTypeError
         If shapes, dtypes, theta or options are not allowed, the loss has no curvature anywhere (AbsoluteError), or
         problem cannot be pickled; before anything is read.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

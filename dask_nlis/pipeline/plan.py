@@ -93,6 +93,8 @@ def plan(
         If a worker or this process would need more memory than there is, with the numbers and a remedy.
     InputError, InputTypeError
         As `run`.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

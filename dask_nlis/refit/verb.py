@@ -84,9 +84,9 @@ def refit(
 
     Raises
     ------
-    InputError
+    InputError, InputTypeError
         If shapes do not fit, weights are negative, a cell is not finite, the loss does not allow a label, or the set
-        is empty or lives in other dimensions.
+        is empty or lives in other dimensions; or if an argument is of another type.
 
     Warns
     -----

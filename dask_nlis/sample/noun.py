@@ -206,8 +206,11 @@ class Sample:
 
         Raises
         ------
-        InputError
-            If an array has too few rows, or the rows would not fit in `max_bytes`.
+        InputError, InputTypeError
+            If an array has too few rows, or the rows would not fit in `max_bytes`;
+            or if an argument is of another type.
+        MissingDataError
+            If a path was given and nothing is stored there.
 
         Examples
         --------
@@ -311,8 +314,8 @@ class Sample:
         ------
         FileNotFoundError
             If nothing is there.
-        InputError
-            If it holds no sample.
+        InputError, InputTypeError
+            If it holds no sample; or if an argument is of another type.
         """
         return Sample.from_dict(from_lines(*read_table(path)))
 

@@ -43,6 +43,8 @@ def loss_scores(A: Any) -> Any:
         If A has no labels.
     NonFiniteError
         When computed, if a cell is not finite, or a loss is not.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

@@ -52,8 +52,12 @@ def norm_scores(A: Any, *, log2_scale: int = 0) -> Any:
 
     Raises
     ------
+    InputError, InputTypeError
+        If an argument has another shape or type than it should.
     NonFiniteError
         When computed, if a row is not finite, or its square is not; the message names `log2_scale`.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Warns
     -----
