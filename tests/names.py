@@ -32,6 +32,14 @@ PROTOCOLS = (
 )
 
 
+#: What rooms ask of each other's nouns; users call none of it, and a line suffices.
+BETWEEN_ROOMS = {
+    *("AmplitudeBand.check_count", "Ball.pieces", "Box.pieces", "HalfSpaces.pieces", "Intersection.pieces"),
+    *("DeepReluNetwork.layer_width", "ReluNetwork.layer_width", "JaxModel.tree", "Encoding.block", "Problem.row_loss"),
+    *("Problem.one_loss", "TallMatrix.job", "TallMatrix.rule_token", "Plan.lines", "Plan.table"),
+}
+
+
 @dataclass(frozen=True)
 class Public:
     """A public name with its docstring taken apart."""
@@ -92,9 +100,13 @@ class Public:
 
     @cached_property
     def reads(self) -> str:
-        """The sentence that says how often the data are read; empty where none does."""
-        sentences = re.split(r"(?<=[.;:])\s+(?=\S)", " ".join(self.description.split()))
-        return next((each for each in sentences if READS.search(each)), "")
+        """What is said of how often the data are read, from its clause to the end of the sentence; empty where nothing is."""
+        for sentence in re.split(r"(?<=\.)\s+", " ".join(self.description.split())):
+            clauses = re.split(r"(?<=[;:])\s+", sentence)
+            for k, clause in enumerate(clauses):
+                if READS.search(clause):
+                    return " ".join(clauses[k:])
+        return ""
 
 
 #: How a docstring speaks of passes over the data.
@@ -102,27 +114,6 @@ READS = re.compile(
     r"\b[Rr]eads (nothing|no |X|only|metadata|scores at|labels at|a file|the (blocks|drawn|table|data|store))"
     r"|\b([Oo]ne|[Tt]wo|[Tt]hree|[Nn]o) reads?\b|[Ww]orks in memory|In memory|Computes lazy scores once"
 )
-
-#: Arguments that hold data, or lead to them.
-DATA = {
-    *(
-        "A",
-        "T",
-        "X",
-        "X_new",
-        "arrays",
-        "ds",
-        "exact",
-        "features",
-        "path",
-        "sample",
-        "samples",
-        "scores",
-        "table",
-        "used",
-    ),
-    *("y", "y_new"),
-}
 
 
 def signed(cls: type) -> bool:

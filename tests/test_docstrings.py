@@ -12,21 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import api_page
 import dask
 import numpy as np
 import pytest
-from names import BY_NAME, DATA, PROTOCOLS, PUBLIC, Public, of_protocols
+from names import BETWEEN_ROOMS, BY_NAME, PROTOCOLS, PUBLIC, Public, of_protocols
 from sklearn.linear_model import LinearRegression
 from spoils import BAD, BENT, CALLS, FACTOR, FRAME, PROBLEM, SAMPLE, TANGENT, THETA, X, Y
 
 import dask_nlis as nlis
-
-#: What rooms ask of each other's nouns; users call none of it, and a line suffices.
-BETWEEN_ROOMS = {
-    *("AmplitudeBand.check_count", "Ball.pieces", "Box.pieces", "HalfSpaces.pieces", "Intersection.pieces"),
-    *("DeepReluNetwork.layer_width", "ReluNetwork.layer_width", "JaxModel.tree", "Encoding.block", "Problem.row_loss"),
-    *("Problem.one_loss", "TallMatrix.job", "TallMatrix.rule_token", "Plan.lines", "Plan.table"),
-}
 
 #: Rooms that are mathematics: a function or class of theirs names the definition, theorem, paper or section it follows.
 MATHEMATICS = {
@@ -118,8 +112,8 @@ def example_here_or_in_its_class(each: Public) -> bool:
 
 
 def reads(each: Public) -> bool:
-    """What takes data says how often it reads them, above the first section."""
-    return bool(each.reads) or not DATA & set(each.parameters)
+    """How often data are read is said above the first section, also where they are not."""
+    return bool(each.reads)
 
 
 def source(each: Public) -> bool:
@@ -332,3 +326,28 @@ TESTS = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("
 )
 def test_every_other_error_that_is_named_is_asked_for_by_a_test(error):
     assert error in TESTS
+
+
+# --- the index in the guide -------------------------------------------------------------------------------------------
+
+
+def test_the_index_is_what_the_docstrings_say():
+    assert api_page.PAGE.read_text("utf-8") == api_page.page(), "python tests/api_page.py writes it anew"
+
+
+@pytest.mark.parametrize(
+    "each", [each for each in PUBLIC if "." not in each.name or each.kind == "function"], ids=lambda each: each.name
+)
+def test_the_index_has_every_public_name(each):
+    assert re.search(rf"(`|^### ){re.escape(each.name)}(`|\(|$)", api_page.page(), re.MULTILINE)
+
+
+def test_the_index_has_every_method_and_property():
+    members = [each for each in PUBLIC if each.kind in ("method", "property") and each.name not in BETWEEN_ROOMS]
+    page = api_page.page()
+    assert len(members) > 60
+    for each in members:
+        owner, _, name = each.name.rpartition(".")
+        if f"### {owner}\n" in page:  # models and sets have the methods of their protocols
+            part = page.split(f"### {owner}\n")[1].split("\n#")[0]
+            assert f"| `{name}" in part

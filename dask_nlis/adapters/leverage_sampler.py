@@ -39,6 +39,7 @@ class NonlinearLeverageSampler(BaseEstimator):
     NonlinearLeverageSampler(problem, size=500, estimator=LogisticRegression()))` predicts as the estimator does.
     Without an estimator, `fit` finds rows, and `fit_resample` returns them. Does `pilot`, `dual_matrix`, `factorize`,
     `leverage_scores` and `draw`; scoring is in memory for what scikit-learn reads, and block by block for Dask arrays.
+    Reads nothing before `fit`.
 
     Parameters
     ----------

@@ -102,6 +102,8 @@ class XarrayRows:
         ------
         InputError, InputTypeError
             If scores have another shape, or are no numbers.
+        MissingDataError
+            If a path was given and nothing is stored there.
 
         Examples
         --------
