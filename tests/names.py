@@ -111,7 +111,7 @@ class Public:
 
 #: How a docstring speaks of passes over the data.
 READS = re.compile(
-    r"\b[Rr]eads (nothing|no |X|only|metadata|scores at|labels at|a file|the (blocks|drawn|table|data|store))"
+    r"\b[Rr]eads (nothing|no |X|only|metadata|scores|them|each|a file|the (blocks|scores|rows))"
     r"|\b([Oo]ne|[Tt]wo|[Tt]hree|[Nn]o) reads?\b|[Ww]orks in memory|In memory|Computes lazy scores once"
 )
 

@@ -55,7 +55,7 @@ SOURCE = re.compile(
 #: A pytree has no shape.
 ARRAY = re.compile(r"(?<!pytree of )\b(array_like|ndarray|arrays?|DataFrame \(|Series \()")
 SHAPE = re.compile(r"\(\.\.\.\)|\((?:\w[\w+ ]*|\*\w+)(?:, ?(?:\w[\w+ -]*|\.\.\.))*,?\)")
-DTYPE = re.compile(r"float\d+|int\d+|bool|dtype|in the container|containers? they came in")
+DTYPE = re.compile(r"float\d+|int\d+|bool|dtype|in the container|containers? they came in|\bAxes\b")
 
 
 #: What the parser calls entries of a section.
