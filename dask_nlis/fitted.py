@@ -57,10 +57,27 @@ class FittedModel:
     def labels(self, y: Any) -> np.ndarray:
         """Classes (n,) of any kind as the labels that the loss takes, 0.0, 1.0, ..., (n,); in memory.
 
+        Parameters
+        ----------
+        y : array_like of shape (n,)
+            Classes as the estimator was fitted to them; in memory.
+
+        Returns
+        -------
+        ndarray of shape (n,), float64
+            Position of each in `classes`.
+
         Raises
         ------
         InputError
             If it is no classifier, or y holds another class, naming the first row.
+
+        Examples
+        --------
+        >>> import dask_nlis as nlis
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> nlis.from_sklearn(LogisticRegression().fit([[0.0], [1.0]], ["no", "yes"])).labels(["yes", "no"])
+        array([1., 0.])
         """
         if self.classes is None:
             raise InputError(f"{type(self.model).__name__} of a regressor has no classes; give y as it is")

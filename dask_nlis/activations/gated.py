@@ -40,6 +40,8 @@ class Swish:
 
     Notes
     -----
+    Ramachandran, Zoph & Le (2017) with c1 = 0, c2 = 1; of this kind is the example of Rajmohan & Roosta (ICML 2025).
+
     Condition |zeta t| in the tail where the gate closes (c1 = 0) or a derivative vanishes, about 1 elsewhere.
 
     Examples
@@ -111,6 +113,8 @@ class Gelu:
 
     Notes
     -----
+    Hendrycks & Gimpel (2016).
+
     Condition t^2 in the left tail (both tails for the second derivative); the derivative vanishes at
     t = -0.7518 and the second derivative at +-sqrt 2, where only the absolute error is small.
 

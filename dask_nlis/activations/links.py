@@ -18,6 +18,10 @@ Array = Any
 class Identity:
     """phi(t) = t.
 
+    Notes
+    -----
+    The identity link (McCullagh & Nelder 1989, section 2.2): `SingleIndex(Identity())` is `Linear()`.
+
     Examples
     --------
     >>> import numpy as np
@@ -55,6 +59,8 @@ class Exp:
 
     Notes
     -----
+    The inverse of the log link (McCullagh & Nelder 1989, chapter 6).
+
     Condition |t|. Above t = 709.78 value, derivatives and secant are infinite, without a warning; the check of
     rows for finite numbers reports them.
 
@@ -99,6 +105,8 @@ class Softplus:
 
     Notes
     -----
+    Dugas et al. (2001).
+
     Condition |t| for t < 0, where phi is close to exp(t); about 1 elsewhere.
 
     Examples

@@ -36,6 +36,8 @@ class Relu:
 
     Notes
     -----
+    Nair & Hinton (2010).
+
     Derivative and secant at t = 0 are 0: a unit whose input is 0 counts as dead.
 
     Examples
@@ -83,6 +85,10 @@ class LeakyRelu:
     InputError
         If slope is no finite number, or negative: the secant would change its sign.
 
+    Notes
+    -----
+    Maas, Hannun & Ng (2013).
+
     Examples
     --------
     >>> import numpy as np
@@ -129,6 +135,8 @@ class SquaredRelu:
 
     Notes
     -----
+    So et al. (2021).
+
     phi'(0) = 0. Above t = 1.34e154 the value is infinite, without a warning.
 
     Examples
@@ -171,6 +179,8 @@ class Elu:
 
     Notes
     -----
+    Clevert, Unterthiner & Hochreiter (2016), with alpha = 1.
+
     The second derivative jumps from 1 to 0 behind t = 0, where it is 1. Condition of the derivatives |t| on the left.
 
     Examples

@@ -21,6 +21,8 @@ class Logistic:
 
     Notes
     -----
+    The inverse of the logit link (McCullagh & Nelder 1989, chapter 4).
+
     Condition of value and derivatives |t| in the left tail (both tails for the derivatives), about 1 elsewhere.
 
     Examples
@@ -61,6 +63,8 @@ class Tanh:
 
     Notes
     -----
+    LeCun, Bottou, Orr & Mueller (1998).
+
     Condition of the derivatives 2|t|, of value and secant at most 1.
 
     Examples
@@ -102,6 +106,8 @@ class Probit:
 
     Notes
     -----
+    The inverse of the probit link (McCullagh & Nelder 1989, chapter 4).
+
     Condition t^2 in the tails where phi or its derivatives vanish; of the secant at most 1.
 
     Examples
@@ -141,6 +147,8 @@ class Arctan:
 
     Notes
     -----
+    The principal branch (NIST Digital Library of Mathematical Functions, DLMF 4.23).
+
     Condition at most 3 throughout.
 
     Examples

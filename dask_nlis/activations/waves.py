@@ -19,6 +19,8 @@ class Sin:
 
     Notes
     -----
+    Sitzmann et al. (2020) for networks of it.
+
     Condition |t cot t| of value and secant: near the zeros at multiples of pi only the absolute error is small.
 
     Examples
@@ -68,6 +70,8 @@ class Cos:
 
     Notes
     -----
+    Random features of Rahimi & Recht (2007) are of this kind.
+
     phi'(0) = 0: at theta = 0 the dual rows vanish but for their last entry. Condition of the secant
     |t cot(t/2) - 1|: near the zeros at multiples of 2 pi only the absolute error is small.
 

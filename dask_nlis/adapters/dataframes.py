@@ -21,6 +21,15 @@ _REMEDY = "make numbers of it (pandas.to_numeric(errors='coerce')), or a categor
 class Encoded(NamedTuple):
     """X, y and row weights of a table, and the `Encoding` that made X; columns that were not asked for are None.
 
+    Attributes
+    ----------
+    X : DataFrame (n, d), float64
+        Features, with the index of the table; lazy for Dask.
+    y, sample_weight : Series (n,) or None
+        Labels and row weights as they were.
+    encoding : Encoding
+        How X was made; `encode` does the same to other rows.
+
     Examples
     --------
     >>> import pandas as pd
@@ -48,8 +57,8 @@ def from_dataframe(
 
     Numbers and bools, nullable ones too, stay one column each. Categories and text become a column a category, named
     `color=red`, with the categories of the whole table: those a categorical dtype declares, in its order, else those that
-    occur, sorted. A table of pandas is read in memory. Of Dask, columns of text and categories that are not known are read
-    once at the call; the rest is lazy, and every partition gets the same columns.
+    occur, sorted. Of a Dask table, reads nothing but columns of text and categories that are not known, once at the call; the
+    rest is lazy, and every partition gets the same columns.
 
     Parameters
     ----------

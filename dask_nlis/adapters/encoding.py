@@ -134,6 +134,21 @@ class Encoding:
 
         Without a standardisation theta is returned as it is. Of Linear and SingleIndex with an intercept alone.
 
+        Parameters
+        ----------
+        theta : array_like of shape (d + 1,)
+            coef (d,), then the intercept, in standardised units.
+
+        Returns
+        -------
+        ndarray of shape (d + 1,), float64
+            The same in the units of the columns.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            If theta has another length, or holds no numbers.
+
         Examples
         --------
         >>> Encoding(("a",), ("number",), (None,)).to_raw([2.0, 1.0])
@@ -143,14 +158,39 @@ class Encoding:
         return (self.standardization or none).to_raw(theta)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the encoding as JSON values and NumPy arrays; `Encoding.from_dict` reads it back."""
+        """Return the encoding as JSON values and NumPy arrays; `Encoding.from_dict` reads it back.
+
+        Returns
+        -------
+        dict
+            What `from_dict` takes.
+        """
         return to_dict(self)
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Encoding":
         """Rebuild an encoding from `to_dict`, its arrays as arrays or as the lists that JSON makes of them.
 
-        Raises an InputError for what is no encoding.
+        Parameters
+        ----------
+        found : mapping
+            What `to_dict` returned.
+
+        Returns
+        -------
+        Encoding
+            Equal to the one that was stored.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            If it is no encoding, or its fields do not fit together.
+
+        Examples
+        --------
+        >>> encoding = Encoding(("a",), ("number",), (None,), target="b")
+        >>> Encoding.from_dict(encoding.to_dict()) == encoding
+        True
         """
         made: Encoding = from_dict(found, {"Encoding": Encoding, "Standardization": Standardization}, typed=True)
         n, scaled = len(made.columns), made.standardization
@@ -163,7 +203,31 @@ class Encoding:
     def load(path: str | os.PathLike[str]) -> "Encoding":
         """Read the encoding back that `ingest` recorded in a store it wrote.
 
-        Raises an InputError for every other store, or a MissingDataError where there is none.
+        Parameters
+        ----------
+        path : str or path
+            The `out` of `ingest`.
+
+        Returns
+        -------
+        Encoding
+            Reads metadata only.
+
+        Raises
+        ------
+        MissingDataError
+            If there is no store at the path.
+        InputError, InputTypeError
+            If the store is another one, or the path none.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib, dask_nlis as nlis
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (folder / "a.csv").write_text("size,price\\n1,5\\n2,6\\n")
+        >>> written = nlis.ingest(folder / "a.csv", folder / "a.zarr", target="price")
+        >>> nlis.Encoding.load(folder / "a.zarr") == written
+        True
         """
         found = read_record("path", path).get("encoding")
         if not isinstance(found, dict):

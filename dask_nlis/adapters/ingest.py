@@ -47,7 +47,7 @@ def ingest(
     dtype: str = "float64",
     block_bytes: int | None = None,
 ) -> Encoding:
-    """Write a table (n rows) in CSV or Parquet files as a Zarr group that `open_rows` and `dask-nlis run` take: two reads of it.
+    """Write a table (n rows) in CSV or Parquet files as a Zarr group for `open_rows` and `dask-nlis run`: two reads of it.
 
     The group holds `X` (n, d), with the names of the features, `y` and `weight` where asked for, in chunks with a checksum.
     The first pass finds kinds, categories, missing cells, means and scales; the second writes. Memory is that of a chunk and

@@ -39,6 +39,7 @@ class NonlinearLeverageSampler(BaseEstimator):
     NonlinearLeverageSampler(problem, size=500, estimator=LogisticRegression()))` predicts as the estimator does.
     Without an estimator, `fit` finds rows, and `fit_resample` returns them. Does `pilot`, `dual_matrix`, `factorize`,
     `leverage_scores` and `draw`; scoring is in memory for what scikit-learn reads, and block by block for Dask arrays.
+    Reads nothing before `fit`.
 
     Parameters
     ----------
@@ -90,6 +91,11 @@ class NonlinearLeverageSampler(BaseEstimator):
     feature_names_in_ : ndarray of shape (d,)
         Their names, where X has names that are text.
 
+    Raises
+    ------
+    InputError, InputTypeError
+        From `fit`, if an argument is not allowed; as in scikit-learn they are kept as they come.
+
     See Also
     --------
     refit_with : the fit alone, for a sample drawn by other means.
@@ -116,6 +122,8 @@ class NonlinearLeverageSampler(BaseEstimator):
     >>> model = make_pipeline(StandardScaler(), sampler).fit(X, y)
     >>> len(X), len(model[-1].sample_indices_), bool(model.score(X, y) > 0.95)
     (569, 186, True)
+    >>> model[-1].classes_
+    array([0, 1])
     """
 
     def __init__(
@@ -157,6 +165,11 @@ class NonlinearLeverageSampler(BaseEstimator):
         -------
         NonlinearLeverageSampler
             Itself.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            If an argument of the sampler, or the shape or content of X, y and the weights, is not allowed.
         """
         fitted = None if self.estimator is None else weighted(self.estimator)
         labels = self._drawn(X, y, sample_weight)
@@ -179,8 +192,21 @@ class NonlinearLeverageSampler(BaseEstimator):
 
         Returns
         -------
-        X_s, y_s
+        X_s, y_s : array of shape (m, d), array of shape (m,)
             In the containers they came in, NumPy for Dask; None for y where there is none.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            As `fit`.
+
+        Examples
+        --------
+        >>> import numpy as np, dask_nlis as nlis
+        >>> X = np.arange(40.0).reshape(20, 2) ** 2
+        >>> X_s, y_s = nlis.NonlinearLeverageSampler(size=9, random_state=0).fit_resample(X, X[:, 0])
+        >>> X_s.shape[1], bool((X_s[:, 0] == y_s).all())
+        (2, True)
         """
         self._drawn(X, y, sample_weight)
         return _taken(self.sample_, X), _taken(self.sample_, y)

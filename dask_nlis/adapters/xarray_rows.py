@@ -45,6 +45,8 @@ class XarrayRows:
     >>> heat = xr.DataArray(np.arange(6.0).reshape(2, 3), dims=("time", "place"), coords={"place": ["a", "b", "c"]})
     >>> rows = nlis.from_xarray(heat.to_dataset(name="heat"), ["heat"])
     >>> X, y, sample_weight = rows
+    >>> rows.dims, rows.shape
+    (('time', 'place'), (2, 3))
     >>> rows.restore(nlis.norm_scores(X)).sel(place="c").values
     array([ 4., 25.])
     >>> rows.coordinates(np.array([5])).place.item(), rows.coordinates(np.array([5])).time.item()
@@ -100,6 +102,8 @@ class XarrayRows:
         ------
         InputError, InputTypeError
             If scores have another shape, or are no numbers.
+        MissingDataError
+            If a path was given and nothing is stored there.
 
         Examples
         --------

@@ -33,7 +33,9 @@ def gpu_pool(
         GPUs to use, the first ones of CUDA_VISIBLE_DEVICES or of the machine; all by default.
     memory_limit : int or str, default "auto"
         Bytes of the host's memory that each worker may use; "auto" is its share of the machine, None no limit.
-    security, dashboard_port
+    security : bool or distributed.Security, optional
+        As in `local`.
+    dashboard_port : int, default 8787
         As in `local`.
 
     Returns

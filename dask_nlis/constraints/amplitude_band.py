@@ -34,12 +34,14 @@ class AmplitudeBand:
 
     Raises
     ------
-    InputError
+    InputError, InputTypeError
         If lower times the number of amplitudes exceeds the budget, so that the set is empty (with the positions left
-        to the network: from Problem), or a position is negative or given twice.
+        to the network: from Problem), or a position is negative or given twice; or if an argument is of another type.
 
     Notes
     -----
+    The set is that of Rajmohan & Roosta (ICML 2025) for networks, whose beta `misestimation_factor` corrects.
+
     Projection: with the signs of theta (+ where 0) all entries are divided by 1 + mu, then each a_j raised to at least
     sqrt(lower), mu >= 0 the smallest within the budget: the Karush-Kuhn-Tucker conditions of the nearest point. For
     known raised amplitudes mu is a square root; raising more only ever raises mu, so that m + 1 rounds suffice.

@@ -31,8 +31,12 @@ class Ball:
 
     Raises
     ------
-    InputError
-        If the radius is not a positive finite number.
+    InputError, InputTypeError
+        If the radius is not a positive finite number; or if an argument is of another type.
+
+    Notes
+    -----
+    The trust-region subproblem (More & Sorensen 1983) is what a quadratic has to solve on it.
 
     Examples
     --------

@@ -24,8 +24,12 @@ class Box:
 
     Raises
     ------
-    InputError
-        If a lower bound exceeds its upper bound.
+    InputError, InputTypeError
+        If a lower bound exceeds its upper bound; or if an argument is of another type.
+
+    Notes
+    -----
+    A quadratic is minimised on it as bounded least squares (Stark & Parker 1995).
 
     Examples
     --------

@@ -32,8 +32,9 @@ class HalfSpaces:
 
     Raises
     ------
-    InputError
-        If shapes differ, a number is not finite, a normal is zero, or no theta satisfies all rows.
+    InputError, InputTypeError
+        If shapes differ, a number is not finite, a normal is zero, or no theta satisfies all rows;
+        or if an argument is of another type.
 
     Notes
     -----

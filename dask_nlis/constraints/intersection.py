@@ -34,7 +34,7 @@ class Intersection:
     Notes
     -----
     The projection minimises |z - theta|^2 over all faces and balls at once: the faces by their active sets, a ball by
-    its multiplier. Alternating projections (Dykstra) give the same point and take thousands of turns where faces meet
+    its multiplier. Alternating projections (Boyle & Dykstra 1986) give the same point and take thousands of turns where faces meet
     at small angles.
 
     Examples

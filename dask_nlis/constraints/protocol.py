@@ -9,7 +9,21 @@ Vector = np.ndarray
 
 
 class Constraint(Protocol):
-    """A closed set of parameters, theta of shape (p,); convex, unless it is `Piecewise`."""
+    """A closed set of parameters, theta of shape (p,) in float64; convex, unless it is `Piecewise`.
+
+    Notes
+    -----
+    What a projected method needs (Bertsekas 1999, section 2.3).
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> ball, theta = nlis.Ball(1.0), np.array([3.0, 4.0])
+    >>> ball.project(theta), ball.contains(theta), ball.active(ball.project(theta), ["a", "b"])
+    (array([0.6, 0.8]), False, ('ball of radius 1',))
+    >>> ball.minimize_quadratic(np.eye(2), np.array([1.0, 0.0]), np.zeros(2)).round(12), ball.check(2)
+    (array([-1.,  0.]), None)
+    """
 
     def project(self, theta: Vector) -> Vector:
         """Return the point of the set nearest to theta."""
@@ -29,7 +43,19 @@ class Constraint(Protocol):
 
 @runtime_checkable
 class Piecewise(Constraint, Protocol):
-    """A set that is a union of convex pieces at a distance from each other, so that an optimum of one is local."""
+    """A set that is a union of convex pieces at a distance from each other, so that an optimum of one is local.
+
+    Notes
+    -----
+    As the networks of Rajmohan & Roosta (ICML 2025) have, whose amplitudes keep away from 0.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> band, theta = nlis.AmplitudeBand(1.0, 9.0, amplitudes=(0,)), np.array([-2.0, 1.0])
+    >>> band.piece(theta).contains(-theta), np.abs(band.flipped(theta, np.random.default_rng(0)))
+    (False, array([2., 1.]))
+    """
 
     def piece(self, theta: Vector) -> Constraint:
         """Return the convex piece nearest to theta."""

@@ -34,7 +34,8 @@ def california_housing(*, standardized: bool = False, block_rows: int = 4096) ->
 
     Returns
     -------
-    (dask.array.Array, dask.array.Array)
+    X, y : dask.array.Array of shape (20640, 8), dask.array.Array of shape (20640,)
+        In float64.
 
     Raises
     ------

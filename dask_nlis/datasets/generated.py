@@ -39,7 +39,8 @@ def generated_rows(
 
     Returns
     -------
-    (dask.array.Array, dask.array.Array)
+    X, y : dask.array.Array of shape (n, d), dask.array.Array of shape (n,)
+        Of the dtype asked for.
 
     Raises
     ------

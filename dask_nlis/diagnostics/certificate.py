@@ -66,6 +66,8 @@ def certificate(
         If a row, a loss or the sum of the losses is not finite.
     InputTypeError
         If an argument is of another type.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

@@ -54,6 +54,8 @@ class Certificate:
     >>> found = nlis.certificate(X, factor, sample)
     >>> found.rank, found.n_sample, found.epsilon < 0.3
     (2, 289, True)
+    >>> found.is_embedding, found.verdict.partition(" are")[0]
+    (True, 'quadratic forms of all 2 directions')
     """
 
     epsilon: float
@@ -103,12 +105,44 @@ class Certificate:
         return said
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the certificate as JSON values."""
+        """Return the certificate as JSON values.
+
+        Returns
+        -------
+        dict
+            What `from_dict` takes.
+        """
         return to_dict(self)
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Certificate":
-        """Rebuild a certificate from `to_dict`."""
+        """Rebuild a certificate from `to_dict`.
+
+        Parameters
+        ----------
+        found : mapping
+            What `to_dict` returned, its arrays as arrays or as the lists that JSON makes of them.
+
+        Returns
+        -------
+        Certificate
+            Equal to the one that was stored.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            If it is no certificate, or its fields do not fit together.
+
+        Examples
+        --------
+        >>> import numpy as np, dask_nlis as nlis
+        >>> X = np.eye(3)
+        >>> factor = nlis.factorize(X)
+        >>> sample = nlis.draw(nlis.leverage_scores(X, factor), 3, seed=0)
+        >>> found = nlis.certificate(X, factor, sample)
+        >>> nlis.Certificate.from_dict(found.to_dict()) == found
+        True
+        """
         certificate: Certificate = from_dict(found, {"Certificate": Certificate}, typed=True)
         return certificate
 

@@ -106,6 +106,8 @@ def compare(
         than max_bytes.
     NonFiniteError
         If a cell is not finite, naming the row.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Warns
     -----

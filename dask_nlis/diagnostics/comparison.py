@@ -49,6 +49,11 @@ class Comparison:
     >>> found = nlis.compare(problem, X, y, {"uniform": np.ones(8)}, sizes=6, seeds=2)
     >>> found
     Comparison(names=('uniform',), sizes=[6], seeds=2, scheme='multinomial', failed=0)
+    >>> low, median, high = found.quartiles()["uniform", 6]
+    >>> low <= median <= high, found.summary().partition(",")[0]
+    (True, 'median [quartiles] of the loss over all rows')
+    >>> found.to_frame().shape
+    (2, 6)
     """
 
     names: tuple[str, ...]
@@ -73,7 +78,18 @@ class Comparison:
         return len(self.loss)
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame, a row a refit: name, size, seed, n_distinct, ok, loss, and excess where known."""
+        """Return a pandas DataFrame, a row a refit: name, size, seed, n_distinct, ok, loss, and excess where known.
+
+        Returns
+        -------
+        pandas.DataFrame
+            (m, 6), or (m, 7) with the excess.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed: it comes with the extra `dataframe`.
+        """
         try:
             import pandas as pd
         except ImportError as cause:
@@ -83,7 +99,13 @@ class Comparison:
         return pd.DataFrame(columns | ({} if self.excess is None else {"excess": self.excess}))
 
     def quartiles(self) -> dict[tuple[str, int], tuple[float, float, float]]:
-        """Lower quartile, median and upper quartile over the seeds, by name and size, of the excess or else the loss."""
+        """Lower quartile, median and upper quartile over the seeds, by name and size, of the excess or else the loss.
+
+        Returns
+        -------
+        dict
+            (name, size) -> (low, median, high); NaN where no refit has a value.
+        """
         values = self.loss if self.excess is None else self.excess
         found = {}
         for k, name in enumerate(self.names):
@@ -95,7 +117,13 @@ class Comparison:
         return found
 
     def summary(self) -> str:
-        """Return medians and quartiles over the seeds as a table in text: a line a name, a column a size."""
+        """Return medians and quartiles over the seeds as a table in text: a line a name, a column a size.
+
+        Returns
+        -------
+        str
+            To print; how many refits did not pass their checks stands below, if any.
+        """
         what = (
             "loss over all rows" if self.excess is None else f"excess over the reference loss {self.reference_loss:.6g}"
         )

@@ -34,12 +34,12 @@ def drift(
     device: str | None = None,
     block_bytes: int | None = None,
 ) -> Drift:
-    """Compare scores at checkpoints: X (n, d), y (n,), thetas (k, p) -> Drift. Two reads of X, one by norm or loss, whatever k.
+    """Compare scores at checkpoints: X (n, d), y (n,), thetas (k, p) -> Drift. Two reads of X; one by norm or loss.
 
     Each checkpoint is compared with the next one and with the last: are the scores made at the earlier theta still
     good for sampling at the later one, and are the highest rows the same? Nothing of size n is kept; a block adds
     sums, its highest rows and a table of ranks. The first read, for leverage, makes the k factors (by QR, at any
-    condition; scores hold to 100 kappa eps); the other one makes all scores, and the losses.
+    condition; scores hold to 100 kappa eps); the other one makes all scores, and the losses, however many checkpoints.
 
     Parameters
     ----------
@@ -74,11 +74,16 @@ def drift(
         If thetas are not (k, p) with k >= 2, or by or top are not allowed.
     NonFiniteError
         If a cell, a loss or a score is not finite, naming the row, or a sum of them is not.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----
     Memory of a task and of the client: k p^2 numbers of the factors, and for each of the 2 k - 3 pairs a table of at
     most (8 times the octaves the scores span)^2 counts.
+
+    The affinity is that of Bhattacharyya (1943), the rank correlation that of Spearman (1904); beta is the misestimation
+    factor of Rajmohan & Roosta (ICML 2025), of the earlier scores for the later ones.
 
     Examples
     --------

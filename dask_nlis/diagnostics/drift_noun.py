@@ -43,8 +43,11 @@ class Drift:
     >>> import numpy as np, dask_nlis as nlis
     >>> problem = nlis.Problem(nlis.SingleIndex(nlis.Tanh()))
     >>> X, y = np.eye(3), np.ones(3)
-    >>> nlis.drift(problem, X, y, [[0.0] * 4, [0.0] * 4], top=2)
+    >>> found = nlis.drift(problem, X, y, [[0.0] * 4, [0.0] * 4], top=2)
+    >>> found
     Drift(checkpoints=2, by='leverage', losses='3 -> 3', beta_to_last=1, affinity_to_last=1, reads=2)
+    >>> found.to_frame().shape
+    (1, 8)
     """
 
     losses: np.ndarray
@@ -66,7 +69,18 @@ class Drift:
         return len(self.pairs)
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame, a row a pair: the two checkpoints, their losses, and the four comparisons."""
+        """Return a pandas DataFrame, a row a pair: the two checkpoints, their losses, and the four comparisons.
+
+        Returns
+        -------
+        pandas.DataFrame
+            (m, 8).
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed: it comes with the extra `dataframe`.
+        """
         try:
             import pandas as pd
         except ImportError as cause:

@@ -33,9 +33,12 @@ class RowTable:
     --------
     >>> import numpy as np, dask_nlis as nlis
     >>> X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-    >>> nlis.top_rows(np.array([0.1, 0.7, 0.2]), k=2, X=X).X
+    >>> found = nlis.top_rows(np.array([0.1, 0.7, 0.2]), k=2, X=X)
+    >>> found.X
     array([[3., 4.],
            [5., 6.]])
+    >>> found.to_frame().columns.to_list()
+    ['row', 'score', 'x0', 'x1']
     """
 
     indices: np.ndarray
@@ -48,7 +51,18 @@ class RowTable:
         return len(self.indices)
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame: row, score, then the features."""
+        """Return a pandas DataFrame: row, score, then the features.
+
+        Returns
+        -------
+        pandas.DataFrame
+            (k, 2), or (k, 2 + d) where X was given.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed: it comes with the extra `dataframe`.
+        """
         try:
             import pandas as pd
         except ImportError as cause:
@@ -87,6 +101,8 @@ def top_rows(scores: Any, k: int = 20, *, X: Any = None) -> RowTable:
     ------
     InputError, InputTypeError
         If k is no positive integer, or the lengths differ.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Examples
     --------
@@ -117,6 +133,8 @@ def bottom_rows(scores: Any, k: int = 20, *, X: Any = None) -> RowTable:
     ------
     InputError, InputTypeError
         If k is no positive integer, or the lengths differ.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Examples
     --------

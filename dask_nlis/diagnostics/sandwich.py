@@ -45,6 +45,8 @@ class Sandwich:
     >>> found = nlis.sandwich(problem, np.array([[1.0], [-1.0]]), [0.0])
     >>> found.lower, round(found.smallest, 12), round(found.largest, 12), found.upper, found.holds
     (2.25, 2.25, 2.25, 2.25, True)
+    >>> found.beta, found.tolerance < 1e-12
+    (1.0, True)
     """
 
     lower: float
@@ -125,10 +127,13 @@ def sandwich(
 
     Raises
     ------
-    InputError
-        If the model has no single index, no bounds are known for the loss, or all gradients are zero.
+    InputError, InputTypeError
+        If the model has no single index, no bounds are known for the loss, or all gradients are zero;
+        or if an argument is of another type.
     NonFiniteError
         If a cell or a row is not finite, naming the row.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Warns
     -----

@@ -81,6 +81,8 @@ def suspects(A: Any, factor: Factor | None = None, k: int = 100, *, by: str = "l
         If the factor belongs to another matrix.
     NonFiniteError
         If a row or its score is not finite.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

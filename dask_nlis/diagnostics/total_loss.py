@@ -61,14 +61,17 @@ def total_loss(
 
     Returns
     -------
-    float or ndarray of shape (k,)
+    float or ndarray of shape (k,), float64
+        A value for each theta, in the units of the loss.
 
     Raises
     ------
     NonFiniteError
         If a cell or a loss is not finite, naming the row, or the sum of the losses is not.
-    InputError
-        If shapes do not fit.
+    InputError, InputTypeError
+        If shapes do not fit; or if an argument is of another type.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Examples
     --------

@@ -44,8 +44,11 @@ def factorize(A: Any, *, method: str = "auto") -> Factor:
     ------
     NonFiniteError
         If a cell is NaN or infinite, naming the first row, its column and the number of rows.
-    InputError
-        If all rows are zero, p is too large for a p x p factor, or "gram" is refused.
+    InputError, InputTypeError
+        If all rows are zero, p is too large for a p x p factor, or "gram" is refused;
+        or if an argument is of another type.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Warns
     -----

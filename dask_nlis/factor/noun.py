@@ -73,6 +73,8 @@ class Factor:
     >>> factor = nlis.factorize(np.array([[3.0, 3.0], [4.0, 4.0], [0.0, 0.0]]))
     >>> factor.rank, factor.dependent, factor.r.round(12)[0]
     (1, ('x0', 'x1'), array([5., 5.]))
+    >>> np.abs(factor.outward).round(3).T, factor.score_tolerance
+    (array([[0.707, 0.707]]), 1e-12)
     """
 
     r: np.ndarray
@@ -133,8 +135,8 @@ class Factor:
 
         Raises
         ------
-        InputError
-            If columns differ, a matrix is in both, or a factor is only a sketch.
+        InputError, InputTypeError
+            If columns differ, a matrix is in both, or a factor is only a sketch; or if an argument is of another type.
         MatrixMismatchError
             If problem or theta differ.
 
@@ -192,10 +194,12 @@ class Factor:
 
         Raises
         ------
-        InputError
-            If columns differ.
+        InputError, InputTypeError
+            If columns differ; or if an argument is of another type.
         MatrixMismatchError
             If problem or theta differ.
+        MissingDataError
+            If a path was given and nothing is stored there.
 
         Examples
         --------
@@ -214,14 +218,40 @@ class Factor:
         return complement(self.r, self.rank, self.column_scale)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the factor as JSON values and arrays."""
+        """Return the factor as JSON values and arrays.
+
+        Returns
+        -------
+        dict
+            What `from_dict` takes.
+        """
         return to_dict(self)
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Factor":
         """Rebuild a factor from `to_dict`, its arrays as arrays or as the lists that JSON makes of them.
 
-        Raises an InputError for what is no factor.
+        Parameters
+        ----------
+        found : mapping
+            What `to_dict` returned, its arrays as arrays or as the lists that JSON makes of them.
+
+        Returns
+        -------
+        Factor
+            Equal to the one that was stored.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            If it is no factor, or its fields do not fit together.
+
+        Examples
+        --------
+        >>> import numpy as np, dask_nlis as nlis
+        >>> factor = nlis.factorize(np.eye(3))
+        >>> nlis.Factor.from_dict(factor.to_dict()) == factor
+        True
         """
         factor: Factor = from_dict(found, {"Factor": Factor}, typed=True)
         check_stored(factor)

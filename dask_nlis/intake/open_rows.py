@@ -23,7 +23,7 @@ def open_rows(
     block_bytes: int | None = None,
     allow_missing: bool | None = None,
 ) -> tuple[da.Array, da.Array | None]:
-    """Open arrays of a Zarr group or an HDF5 file, or columns of a table, lazily: path -> X (n, d) and y (n,), or None without y.
+    """Open arrays of a Zarr group or HDF5 file, or columns of a table: path -> lazy X (n, d), and y (n,) or None.
 
     Blocks are whole shards (or chunks) near `block_bytes`, small ones merged; y follows the blocks of X.
     Names in the attribute `feature_names` of X travel along. Reads metadata only. Versions 2 and 3 of Zarr, sharded
@@ -59,7 +59,8 @@ def open_rows(
 
     Returns
     -------
-    (dask.array.Array, dask.array.Array or None)
+    X, y : dask.array.Array of shape (n, d), dask.array.Array of shape (n,) or None
+        In the dtype stored; columns of tables as float64.
 
     Raises
     ------

@@ -46,12 +46,15 @@ class Standardization:
 
         Returns
         -------
-        ndarray of shape (d + 1,)
+        ndarray of shape (d + 1,), float64
+            In the units of X as it was.
 
         Raises
         ------
         InputError
             If theta has not d + 1 entries: without an intercept the means have nowhere to go.
+        InputTypeError
+            If it holds no real numbers.
 
         Examples
         --------
@@ -69,6 +72,15 @@ class Standardization:
 
 class Standardized(NamedTuple):
     """X and y with columns of mean 0 and standard deviation 1, and the transform that made them.
+
+    Attributes
+    ----------
+    X : array of shape (n, d), float64
+        In the container it came in; lazy where it was.
+    y : array of shape (n,), float64, or None
+        The same; None when no y was given.
+    transform : Standardization
+        Means and scales; `to_raw` brings theta back to the units of X.
 
     Examples
     --------
@@ -113,8 +125,12 @@ def standardize(X: Any, y: Any = None, *, block_bytes: int | None = None) -> Sta
 
     Raises
     ------
+    InputError, InputTypeError
+        If an argument has another shape or type than it should.
     NonFiniteError
         If a column holds NaN or an infinity, naming it.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Examples
     --------

@@ -29,6 +29,11 @@ class AbsoluteError:
     InputError
         If `on_singular` is neither of the two.
 
+    Notes
+    -----
+    Least absolute deviations (Koenker & Bassett 1978), at the median. `refit` minimises it through Huber losses of shrinking
+    width.
+
     Examples
     --------
     >>> import numpy as np

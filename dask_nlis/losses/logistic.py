@@ -36,6 +36,11 @@ class LogisticLoss:
     InputError
         If `labels` is neither of the two pairs.
 
+    Notes
+    -----
+    Logistic regression (McCullagh & Nelder 1989, chapter 4). The root of the paper (Rajmohan & Roosta, ICML 2025) has no
+    sign; with it every slope is positive.
+
     Examples
     --------
     >>> import numpy as np

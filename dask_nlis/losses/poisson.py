@@ -27,7 +27,7 @@ class PoissonDeviance:
     Notes
     -----
     With d = u - log y the loss is 2 y (exp(d) - 1 - d): zero at d = 0, where the difference of the textbook form has
-    no digit left. Beyond u = 709.08 the loss itself is infinite in float64; its root is finite up to u = 1418.
+    no digit left (McCullagh & Nelder 1989, section 2.3). Beyond u = 709.08 the loss itself is infinite in float64; its root is finite up to u = 1418.
 
     Examples
     --------

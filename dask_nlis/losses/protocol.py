@@ -9,7 +9,23 @@ class Loss(Protocol):
     """A per-row loss l(prediction, y) >= 0; every method works elementwise on arrays of equal shape.
 
     Where `takes` is "linear predictor" the link is inside the loss: its first argument is the index u, and a
-    model must hand it over as it is (`Identity` activation).
+    model must hand it over as it is (`Identity` activation). Arrays are float64, in memory or on a device; l is in the
+    units of y squared, or of the log-likelihood.
+
+    Notes
+    -----
+    l enters as the square of a signed root, as in Rajmohan & Roosta (ICML 2025, section 3), whose roots are unsigned.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> loss, u, y = nlis.Huber(1.0), np.array([0.5, 3.0]), np.zeros(2)
+    >>> loss.takes, loss.may_be_singular, loss.check_labels(y), loss.singular(u, u, y)
+    ('prediction', False, None, array([False, False]))
+    >>> loss.value(u, y), loss.derivative(u, y), loss.curvature(u, y)
+    (array([0.25, 5.  ]), array([1., 2.]), array([2., 0.]))
+    >>> loss.root(u, y).round(3), loss.root_slope(u, y, y).round(3), loss.response(u)
+    (array([0.5  , 2.236]), array([1.   , 0.745]), array([0.5, 3. ]))
     """
 
     @property

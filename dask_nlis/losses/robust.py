@@ -130,6 +130,10 @@ class PseudoHuber:
     InputError, InputTypeError
         If delta is not a positive finite number.
 
+    Notes
+    -----
+    Charbonnier et al. (1994) in the scale of `Huber`.
+
     Examples
     --------
     >>> import numpy as np

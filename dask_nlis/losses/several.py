@@ -14,6 +14,23 @@ class LossOfSeveral(Protocol):
     """A loss l(predictions, y) >= 0 of a whole data row: predictions (m, k); y (m,) or (m, k), as the loss has it.
 
     Its root is sqrt(l), without a sign: several residuals have none in common.
+
+    Notes
+    -----
+    Unsigned roots are those of Rajmohan & Roosta (ICML 2025, section 3).
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> loss, u, y = nlis.SoftmaxLoss(2), np.array([[0.0, 0.0]]), np.array([1.0])
+    >>> loss.takes, loss.may_be_singular, loss.label_columns, loss.singular(u, u, y)
+    ('linear predictor', False, 1, array([False]))
+    >>> loss.value(u, y).round(3), loss.derivative(u, y), loss.curvature_root(u, y).shape
+    (array([0.693]), array([[ 0.5, -0.5]]), (1, 2, 2))
+    >>> loss.root(u, y).round(3), loss.root_gradient(u, y).round(3), loss.response(u)
+    (array([0.833]), array([[ 0.3, -0.3]]), array([[0.5, 0.5]]))
+    >>> loss.check_labels(np.array([1.0, 2.0]))[0]
+    array([False,  True])
     """
 
     @property

@@ -15,6 +15,10 @@ Array = Any
 class SquaredError:
     """l = (prediction - y)^2, whose signed root is the residual prediction - y.
 
+    Notes
+    -----
+    f_i = prediction - y of Rajmohan & Roosta (ICML 2025), and the one loss whose root has the same slope everywhere.
+
     Examples
     --------
     >>> import numpy as np

@@ -61,7 +61,7 @@ class CustomLoss:
     -----
     The slope of the root between a and b is the quotient of differences where the two roots differ enough, otherwise
     the mean of the derivative over [a, b] (Gauss-Legendre) over the sum of the roots; row by row whichever has the
-    smaller estimate of its error. Functions are not written to files: a problem with a CustomLoss has no dictionary.
+    smaller estimate of its error. l enters as the square of a root, as in Rajmohan & Roosta (ICML 2025). Functions are not written to files: a problem with a CustomLoss has no dictionary.
 
     Examples
     --------

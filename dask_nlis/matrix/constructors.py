@@ -58,6 +58,13 @@ def reference_matrix(
     ------
     InputError, InputTypeError
         If shapes, dtypes or options are not allowed, or problem cannot be pickled; before anything is read.
+    MissingDataError
+        If a path was given and nothing is stored there.
+
+    Notes
+    -----
+    The dual matrix of Rajmohan & Roosta (ICML 2025, Definition 3.2) with slopes left out. They score the features
+    alone; without the label in the last column scores fall far below those at theta (see `misestimation_factor`).
 
     Examples
     --------
@@ -116,6 +123,8 @@ def dual_matrix(
     ------
     InputError, InputTypeError
         If shapes, dtypes, theta or options are not allowed, or problem cannot be pickled; before anything is read.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Examples
     --------
@@ -199,6 +208,8 @@ def tangent_matrix(
     InputError, InputTypeError
         If shapes, dtypes, theta or options are not allowed, the loss has no curvature anywhere (AbsoluteError), or
         problem cannot be pickled; before anything is read.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

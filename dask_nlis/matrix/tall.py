@@ -27,6 +27,21 @@ class TallMatrix:
 
     Made by `dual_matrix`, `reference_matrix` and `tangent_matrix`, or from any 2-D array. Reads nothing.
 
+    Attributes
+    ----------
+    source : Rows
+        X, y and row weights as they were checked, in blocks of rows.
+    rule : Rule
+        What makes a row of them: the problem with theta, or nothing for plain rows.
+    missing : {"raise", "drop"}
+        What is done with rows that hold NaN or an infinity.
+    device : {"auto", "cpu", "cuda"}
+        Where tasks compute.
+
+    Notes
+    -----
+    The nonlinear dual matrix of Rajmohan & Roosta (ICML 2025, Definition 3.2), or a relative of it.
+
     Examples
     --------
     >>> import numpy as np, dask_nlis as nlis
@@ -36,6 +51,10 @@ class TallMatrix:
     >>> A.to_dask_array().compute()
     array([[ 1.,  0.,  1., -3.],
            [ 0.,  1.,  1., -4.]])
+    >>> A.shape, A.has_labels, A.label_columns, A.theta, A.problem == nlis.Problem(nlis.Linear())
+    ((2, 4), True, 1, None, True)
+    >>> A.token == nlis.reference_matrix(nlis.Problem(nlis.Linear()), np.eye(2), np.array([3.0, 5.0])).token
+    False
     """
 
     source: Rows
@@ -99,6 +118,11 @@ class TallMatrix:
 
         Where a data row is k rows of the matrix (`Problem` with separate outputs; tangent matrices of several) it is
         (n k, p), those of a data row one after the other.
+
+        Returns
+        -------
+        dask.array.Array of shape (n, p), float64
+            In the blocks of X.
         """
         lazy = map_blocks(
             self,
@@ -112,7 +136,32 @@ class TallMatrix:
         return _rekeyed(lazy, 2)
 
     def block(self, i: int) -> da.Array:
-        """Return the rows of block i as a lazy Dask array; from the end for negative i."""
+        """Return the rows of block i as a lazy Dask array; from the end for negative i.
+
+        Parameters
+        ----------
+        i : int
+            Number of a block, from 0 on.
+
+        Returns
+        -------
+        dask.array.Array of shape (m, p), float64
+            The m rows of the block; reads that block alone when computed.
+
+        Raises
+        ------
+        InputTypeError
+            If i is no integer.
+        InputError
+            If there is no such block.
+
+        Examples
+        --------
+        >>> import numpy as np, dask_nlis as nlis
+        >>> A = nlis.reference_matrix(nlis.Problem(nlis.Linear()), np.eye(2), np.array([3.0, 4.0]))
+        >>> A.block(-1).shape
+        (2, 4)
+        """
         n_blocks = len(self.source.chunks)
         if not is_whole(i):
             raise InputTypeError(f"i={i!r} is {type(i).__name__}; give the number of a block")

@@ -28,10 +28,17 @@ class DeepReluNetwork:
     activation : Activation, default Identity()
         phi.
 
+    Raises
+    ------
+    InputError
+        If a width is no positive integer, or there is none.
+    InputTypeError
+        If `widths` is no sequence, or `activation` none.
+
     Notes
     -----
     theta is W1 (widths[0], d), W2, ..., each flattened row by row, then a. The index is homogeneous of degree
-    len(widths) + 1 in theta. Norm scores come from activations and back-propagated signals, layer by layer, without
+    len(widths) + 1 in theta (Rajmohan & Roosta, ICML 2025, Proposition 3.1). Norm scores come from activations and back-propagated signals, layer by layer, without
     per-row gradients.
 
     Examples

@@ -19,6 +19,16 @@ class Linear:
     intercept : bool, default True
         Whether theta ends with an intercept.
 
+    Raises
+    ------
+    InputTypeError
+        If `intercept` is neither True nor False.
+
+    Notes
+    -----
+    theta is coef (d,), then intercept. The adjoint of a row is its gradient [x, 1] at every theta (Rajmohan & Roosta, ICML
+    2025, Proposition 3.1, with phi the identity).
+
     Examples
     --------
     >>> Linear().n_parameters(3)

@@ -48,7 +48,7 @@ class MultilayerPerceptron:
     theta is W1 (widths[0], d), flattened row by row, b1 (widths[0],), W2, b2, ...: the order of
     ``torch.nn.Sequential(...).parameters()``. The adjoint is integrated along the ray: exactly where units are rectifiers,
     whose kinks along the ray are found and between which the integrand is a polynomial; to the identity residual of 1e-12
-    otherwise. Norm scores need no row of the matrix. Without biases and with one output `DeepReluNetwork` is the same
+    otherwise (Rajmohan & Roosta, ICML 2025, Definition 3.2). Norm scores need no row of the matrix. Without biases and with one output `DeepReluNetwork` is the same
     model with a closed form.
 
     Examples

@@ -21,7 +21,27 @@ class Model(Protocol):
     """A prediction for each row, or several; theta has shape (p,), x (m, d), in one array API namespace.
 
     Where there are several, `predict` and `at_zero` give (m, n_outputs), `hessian` takes weights of that shape, and
-    `ModelOfSeveral.pullback` stands for `jacobian`.
+    `ModelOfSeveral.pullback` stands for `jacobian`. Arrays are float64, in memory or on a device; nothing is read.
+    theta, its parts and what is made of x of other shapes raise an InputError.
+
+    Notes
+    -----
+    What Rajmohan & Roosta (ICML 2025, section 3) ask of f_i without the loss: a value and a gradient along the ray.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> model, x = nlis.SingleIndex(nlis.Exp()), np.array([[1.0], [2.0]])
+    >>> theta = model.pack(coef=[0.0], intercept=0.0)
+    >>> model.form, model.n_outputs, model.n_parameters(1), model.parameter_names(["age"])
+    ('index', 1, 2, ('age', 'intercept'))
+    >>> model.unpack(theta)["coef"], model.inputs(x), model.at_zero(x)
+    (array([0.]), array([[1., 1.],
+           [2., 1.]]), array([1., 1.]))
+    >>> model.predict(theta, x), model.jacobian(theta, x), model.hessian(theta, x, np.ones(2))
+    (array([1., 1.]), array([[1., 1.],
+           [2., 1.]]), array([[5., 3.],
+           [3., 2.]]))
     """
 
     @property
@@ -61,14 +81,36 @@ class Model(Protocol):
 
 
 class ModelOfSeveral(Model, Protocol):
-    """Several predictions a row, whose gradients are pulled back."""
+    """Several predictions a row, whose gradients are pulled back.
+
+    Notes
+    -----
+    Reverse accumulation (Griewank & Walther 2008, chapter 3).
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> model = nlis.MultilayerPerceptron((), n_outputs=2, bias=False)
+    >>> model.pullback(np.zeros(2), np.array([[3.0]]), np.array([[1.0, -1.0]]))
+    array([[ 3., -3.]])
+    """
 
     def pullback(self, theta: Array, x: Array, cotangent: Array) -> Array:
         """Gradient in theta of the sum of each row's predictions times a cotangent, (m, n_outputs) -> (m, p)."""
 
 
 class IndexModel(Model, Protocol):
-    """prediction = phi(u(theta, x)), u positively homogeneous of degree `degree` in theta (Proposition 3.1)."""
+    """prediction = phi(u(theta, x)), u positively homogeneous of degree `degree` in theta (Proposition 3.1).
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> model, theta, x = nlis.SingleIndex(nlis.Tanh(), intercept=False), np.array([2.0]), np.array([[3.0]])
+    >>> model.activation, model.degree, model.index(theta, x), model.index_gradient(theta, x)
+    (Tanh(), 1.0, array([6.]), array([[3.]]))
+    >>> model.index_hessian(theta, x, np.ones(1)), model.index_and_norms(theta, x)
+    (array([[0.]]), (array([6.]), array([9.])))
+    """
 
     @property
     def activation(self) -> Activation:
@@ -95,7 +137,15 @@ class IndexModel(Model, Protocol):
 
 
 class AdjointModel(Model, Protocol):
-    """A prediction with a closed-form adjoint of its own: a sum of index models, for one."""
+    """A prediction with a closed-form adjoint of its own: a sum of index models, for one (Example 3.4).
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> model, theta, x = nlis.ReluNetwork(1, per_unit=True), np.array([2.0, 1.0]), np.array([[3.0]])
+    >>> model.adjoint(theta, x), model.adjoint_norms(theta, x)
+    (array([[1.5, 3. ]]), array([11.25]))
+    """
 
     def adjoint(self, theta: Array, x: Array) -> Array:
         """Integral of the gradient of the prediction along the ray, shape (m, p)."""
@@ -105,7 +155,21 @@ class AdjointModel(Model, Protocol):
 
 
 class LayeredModel(Model, Protocol):
-    """A prediction made of affine layers with a function of each number between them (`dask_nlis.kernels.stack`)."""
+    """A prediction made of affine layers with a function of each number between them (`dask_nlis.kernels.stack`).
+
+    Notes
+    -----
+    Back-propagation (Rumelhart, Hinton & Williams 1986); squared norms of the gradients of rows from inputs and signals
+    alone as by Goodfellow (2015).
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> model, x = nlis.MultilayerPerceptron((4,)), np.ones((5, 3))
+    >>> theta = np.zeros(model.n_parameters(3))
+    >>> model.nodes, model.signal_width(3), len(model.layers(theta, x)), model.shaped(x).shape
+    (1, 8, 2, (5, 3))
+    """
 
     @property
     def nodes(self) -> int | None:

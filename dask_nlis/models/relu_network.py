@@ -39,6 +39,13 @@ class ReluNetwork:
     unit : Activation, default Relu()
         r: `Relu()`, `LeakyRelu(...)` or `SquaredRelu()`.
 
+    Raises
+    ------
+    InputError
+        If `n_hidden` is no positive integer.
+    InputTypeError
+        If `unit` is none of the three, `activation` none, or a flag neither True nor False.
+
     Notes
     -----
     theta is a_1, b_1, ..., a_m, b_m, the bias last in b_j. The index sum_j a_j r(<b_j, x>) is homogeneous of degree

@@ -19,6 +19,11 @@ class SingleIndex:
     intercept : bool, default True
         Whether theta ends with an intercept.
 
+    Raises
+    ------
+    InputTypeError
+        If `activation` is none (a class instead of an instance, say), or `intercept` neither True nor False.
+
     Notes
     -----
     theta is coef (d,), then intercept. The index is homogeneous of degree 1 in theta, so the adjoint of a

@@ -85,9 +85,16 @@ class Homogeneous:
     Raises
     ------
     InputTypeError
-        If a function cannot be called.
+        If a function cannot be called, or `n_params` or `activation` is not of its kind.
+    InputError
+        If `degree` is no positive number, or `n_params` not positive.
     NotHomogeneousError
         From the task that sees it, if u is not homogeneous of that degree.
+
+    Notes
+    -----
+    The adjoint of a row is the secant of g over the degree, times the gradient of u (Rajmohan & Roosta, ICML 2025,
+    Proposition 3.1). What is checked is Euler's theorem, <gradient, theta> = degree * value.
 
     Examples
     --------
@@ -210,6 +217,20 @@ class Numerical:
         Length of theta, or a function of d that gives it.
     tolerance : float, default 1e-6
         Largest identity residual, relative to 1 + |f(theta)| + |f(0)|, that is accepted.
+
+    Raises
+    ------
+    InputTypeError
+        If a function cannot be called, or `n_params` is no integer.
+    InputError
+        If `tolerance` is no number between 0 and 1, or `n_params` not positive.
+    IdentityResidualError
+        From the task that sees it, if no number of nodes reaches `tolerance`.
+
+    Notes
+    -----
+    The adjoint is the mean of the gradient along the ray (Rajmohan & Roosta, ICML 2025, Definition 3.2), by Gauss-Legendre
+    nodes: a polynomial of degree 2 k - 1 along the ray is exact with k nodes.
 
     Examples
     --------

@@ -77,6 +77,8 @@ def extend(
         If columns or arguments do not fit the run, or all new rows are in it.
     NonFiniteError
         If a cell is not finite, naming row and column.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

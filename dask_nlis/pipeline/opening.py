@@ -35,8 +35,8 @@ def open_run(path: str | os.PathLike[str]) -> Run:
         If there is no run at the path.
     IncompleteRunError
         If the run was never finished.
-    InputError
-        If something in the store is damaged or of another version.
+    InputError, InputTypeError
+        If something in the store is damaged or of another version; or if an argument is of another type.
 
     Examples
     --------

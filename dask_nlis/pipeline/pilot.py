@@ -67,6 +67,8 @@ def pilot(
     ------
     InputError, InputTypeError, NonFiniteError
         As the five words it is made of.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Examples
     --------

@@ -39,7 +39,7 @@ def plan(
     memory_limit: int | str | None = None,
     calibrate: bool = True,
 ) -> Plan:
-    """Say what `run` would read, compute and hold: X (n, d), y (n,) -> Plan. Reads one block, or nothing; writes nothing.
+    """Say what `run` would read, compute and hold: X (n, d), y (n,) -> Plan. Reads nothing, or one block to time it.
 
     Passes, blocks, tasks, bytes, operations, memory of the fullest worker and of this process follow from metadata, and what
     cannot fit is refused as `run` refuses it. With `calibrate` one block is read, in a compute of one task, and the
@@ -93,6 +93,8 @@ def plan(
         If a worker or this process would need more memory than there is, with the numbers and a remedy.
     InputError, InputTypeError
         As `run`.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

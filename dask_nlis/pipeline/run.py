@@ -162,6 +162,8 @@ def run(
         If an argument is not allowed; before anything is read or written.
     NonFiniteError
         If a cell is not finite, naming row and column.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Warns
     -----

@@ -29,8 +29,10 @@ class Run:
         keep_scores=False.
     sample : Sample
         The drawn rows and their weights.
-    sample_X, sample_y : ndarray
-        The drawn rows, (m, d) and (m,).
+    sample_X : ndarray of shape (m, d)
+        The drawn rows.
+    sample_y : ndarray of shape (m,)
+        Their labels.
     sample_weight : ndarray of shape (m,) or None
         Row weights of the data at the drawn rows, where `run` was given some: `refit(sample_weight=)` of these rows.
     fit : Fit
@@ -53,6 +55,8 @@ class Run:
     >>> job = nlis.run(nlis.Problem(nlis.Linear()), X, y, size=300, seed=0)
     >>> job.sample.n_rows, job.sample_X.shape == (len(job.sample), 8), job.fit.names[0]
     (20640, True, 'MedInc')
+    >>> sum(job.reads.values()), sum(job.devices.values()), job.n_dropped, job.why_one_stage, job.stale
+    (5, 30, 0, '', '')
     """
 
     problem: Problem

@@ -39,6 +39,8 @@ class Plan:
         Rows to draw.
     scheme, scores : str
         How.
+    blocks : int
+        Blocks of rows of X.
     block_rows, block_bytes : int
         Of the largest block of X, y and weights, as stored.
     worker_memory, client_memory : dict
@@ -58,6 +60,10 @@ class Plan:
     >>> plan = nlis.plan(nlis.Problem(nlis.Linear()), X, X[:, 0], size=100, calibrate=False)
     >>> plan.reads, plan.blocks, plan.passes[0].label
     (5, 1, 'pilot factor')
+    >>> plan.tasks >= plan.reads, plan.n_bytes >= 5 * X.nbytes, plan.flops > 0, plan.seconds
+    (True, True, True, None)
+    >>> plan.peak_worker_memory > 0, plan.peak_client_memory > 0, plan.to_dict()["reads"]
+    (True, True, 5)
     """
 
     passes: tuple[Pass, ...]
@@ -114,7 +120,13 @@ class Plan:
         return sum(self.client_memory.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as JSON values, the sums with it."""
+        """Return the plan as JSON values, the sums with it.
+
+        Returns
+        -------
+        dict
+            Fields and sums by name, passes as a list of such.
+        """
         sums = ("reads", "tasks", "n_bytes", "flops", "seconds", "peak_worker_memory", "peak_client_memory")
         found = to_dict(self) | {name: getattr(self, name) for name in sums}
         return found | {name: dict(getattr(self, name)) for name in ("worker_memory", "client_memory")}

@@ -88,10 +88,18 @@ class Problem:
     InputError
         If the loss takes the linear predictor and the model has an activation, or does not fit the model's outputs.
 
+    Notes
+    -----
+    The sum of losses f_i(theta)^2 over rows, at its smallest in a set: the problem of Rajmohan & Roosta (ICML 2025), f_i
+    the signed root of a row's loss, whose adjoint (Definition 3.2) `dual_matrix` makes.
+
     Examples
     --------
-    >>> Problem(Linear(), constraint=Ball(10))
+    >>> problem = Problem(Linear(), constraint=Ball(10))
+    >>> problem
     Problem(model=Linear(intercept=True), loss=SquaredError(), constraint=Ball(radius=10, center=None))
+    >>> problem.label_columns, problem.input_shape
+    (1, None)
     """
 
     model: Model
@@ -179,7 +187,18 @@ class Problem:
         return {name: value for name, value in items(self).items() if name != "outputs" or value != "joint"}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the problem as JSON values and arrays; users' functions have none, since files name no functions."""
+        """Return the problem as JSON values and arrays; users' functions have none, since files name no functions.
+
+        Returns
+        -------
+        dict
+            What `from_dict` takes.
+
+        Raises
+        ------
+        InputTypeError
+            If model, loss or activation is made of Python functions, or is none of the library's.
+        """
         for name, part in (("model", self.model), ("loss", self.loss)):
             if isinstance(part, Homogeneous | Numerical | CustomLoss):
                 raise InputTypeError(
@@ -197,7 +216,29 @@ class Problem:
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Problem":
-        """Rebuild a problem from `to_dict`; names are looked up in a fixed table."""
+        """Rebuild a problem from `to_dict`; names are looked up in a fixed table.
+
+        Parameters
+        ----------
+        found : mapping
+            What `to_dict` returned, its arrays as arrays or as the lists that JSON makes of them.
+
+        Returns
+        -------
+        Problem
+            Equal to the one that was stored.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            If it is no problem, or of another version.
+
+        Examples
+        --------
+        >>> problem = Problem(Linear(), constraint=Ball(10))
+        >>> Problem.from_dict(problem.to_dict()) == problem
+        True
+        """
         if isinstance(found, Mapping) and found.get("noun") == "Problem":
             found = {"outputs": "joint", **found}  # which need not be written
         problem = from_dict(found, _KNOWN)

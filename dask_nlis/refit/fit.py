@@ -63,6 +63,9 @@ class Fit:
     >>> problem = nlis.Problem(nlis.Linear(intercept=False), constraint=nlis.Ball(1.0))
     >>> nlis.refit(problem, np.array([[1.0]]), np.array([5.0]), np.ones(1))
     Fit(ok=True, loss=16, p=1, n_rows=1, active=('ball of radius 1',))
+    >>> fit = nlis.refit(nlis.Problem(nlis.Linear()), np.eye(4), np.array([0.0, 1.0, 2.0, 9.0]), np.ones(4), ridge=1.0)
+    >>> fit.names[-1], list(fit.params) == list(fit.names), fit.standard_errors.shape
+    ('intercept', True, (5,))
     """
 
     problem: Problem
@@ -145,8 +148,20 @@ class Fit:
 
         Parameters
         ----------
-        confidence_level, target
+        confidence_level : float, default 0.95
+            As in `confidence_interval`.
+        target : {"full_data", "population"}
             As in `confidence_interval`; the standard errors are those of the target.
+
+        Returns
+        -------
+        Summary
+            Prints as a table in text; in a notebook as one of HTML.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            As `confidence_interval`.
 
         Examples
         --------
@@ -185,10 +200,17 @@ class Fit:
         X : array_like of shape (m, d)
             NumPy, pandas or in-memory xarray; for Dask, `X.map_blocks(fit.predict, dtype=float, drop_axis=1)`.
 
+        Returns
+        -------
+        ndarray of shape (m,), float64
+            In the units of y; (m, n_outputs) for a model of several outputs, (m, n_classes) for SoftmaxLoss.
+
         Raises
         ------
         InputError
             If the number of columns, or the column names of a pandas X, differ from those of the fit.
+        InputTypeError
+            If X is lazy, or holds no real numbers.
 
         Examples
         --------
@@ -213,12 +235,41 @@ class Fit:
         return response
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fit as JSON values and arrays."""
+        """Return the fit as JSON values and arrays; raises as `Problem.to_dict`.
+
+        Returns
+        -------
+        dict
+            What `from_dict` takes.
+        """
         return to_dict(self) | {"problem": self.problem.to_dict()}
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Fit":
-        """Rebuild a fit from `to_dict`; raises an InputError for what is none."""
+        """Rebuild a fit from `to_dict`.
+
+        Parameters
+        ----------
+        found : mapping
+            What `to_dict` returned, its arrays as arrays or as the lists that JSON makes of them.
+
+        Returns
+        -------
+        Fit
+            Equal to the one that was stored.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            If it is no fit, or its fields do not fit together.
+
+        Examples
+        --------
+        >>> import numpy as np, dask_nlis as nlis
+        >>> fit = nlis.refit(nlis.Problem(nlis.Linear(intercept=False)), np.eye(1), np.ones(1), np.ones(1))
+        >>> nlis.Fit.from_dict(fit.to_dict()) == fit
+        True
+        """
         known = isinstance(found, Mapping) and isinstance(found.get("problem"), Mapping)
         fields = {**found, "problem": Problem.from_dict(found["problem"])} if known else found
         fit: Fit = from_dict(fields, {"Fit": Fit}, typed=True)  # says what is wrong with the others

@@ -84,14 +84,19 @@ def refit(
 
     Raises
     ------
-    InputError
+    InputError, InputTypeError
         If shapes do not fit, weights are negative, a cell is not finite, the loss does not allow a label, or the set
-        is empty or lives in other dimensions.
+        is empty or lives in other dimensions; or if an argument is of another type.
 
     Warns
     -----
     ConvergenceWarning
         If the fit does not pass the checks; `Fit.reasons` says why.
+
+    Notes
+    -----
+    The weighted objective is that of Rajmohan & Roosta (ICML 2025); the spectral projected gradient is by Birgin, Martinez
+    & Raydan (2000).
 
     Examples
     --------

@@ -43,6 +43,8 @@ def pool(samples: Sequence[Sample], scores: Sequence[Any] | None = None, *, comb
         If samples are of different numbers of rows, of equal seed, scheme and stage, or scores do not match them.
     InputTypeError
         If something else than samples is given.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----
@@ -174,7 +176,7 @@ def concat(samples: Sequence[Sample]) -> Sample:
     Raises
     ------
     InputError, InputTypeError
-        If something else than samples is given.
+        If something else than two samples or more is given.
 
     Examples
     --------

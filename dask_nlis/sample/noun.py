@@ -35,10 +35,10 @@ class Sample:
     variance_weights : ndarray of shape (m,)
         Terms of the design variance: w^2 / count (multinomial), the sum over the row's draws of
         (1 - its share of the slice) / (s p)^2 (stratified), w (w - 1) (poisson, systematic).
-    draws : ndarray, int64
+    draws : ndarray of shape (k,), int64
         Position in `indices` of each draw, in the order of the draws: of the slices for stratified and systematic
         (certain rows after them), of the rows for poisson.
-    stage : ndarray, int64
+    stage : ndarray of shape (k,), int64
         Stage of each draw: draws of different stages are independent, and each group of rows is a stage of its own.
     scale : Scale or GroupScale
         How scores became probabilities.
@@ -63,6 +63,8 @@ class Sample:
     >>> sample = nlis.draw(np.array([1.0, 0.0, 3.0, 0.0]), 4, seed=0)
     >>> sample.indices, int(sample.counts.sum()), len(sample)
     (array([0, 2]), 4, 2)
+    >>> round(sample.effective_size, 3), round(sample.design_effect, 3)
+    (3.0, 1.333)
     """
 
     indices: np.ndarray
@@ -102,10 +104,21 @@ class Sample:
 
         Parameters
         ----------
-        scores : array_like
+        scores : array_like of shape (...)
             Scores in the unit of those the sample was drawn by.
-        by : array_like, optional
+        by : array_like of shape (...), optional
             The label of each of these rows, where the sample was drawn by groups.
+
+        Returns
+        -------
+        ndarray of shape (...), float64
+            Of the shape of `scores`.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            If scores are no finite numbers >= 0, labels are missing or not known, or the design was given by its
+            probabilities, which scores do not tell.
 
         Examples
         --------
@@ -187,14 +200,17 @@ class Sample:
 
         Returns
         -------
-        array or tuple of arrays
-            One array for one argument, else a tuple: pandas for pandas, DataArray for xarray, NumPy for the
-            rest; row k belongs to `indices[k]` and `weights[k]`.
+        array of shape (m, ...), or tuple of arrays
+            One array for one argument, else a tuple, each in its dtype: pandas for pandas, DataArray for xarray, NumPy for
+            the rest; row k belongs to `indices[k]` and `weights[k]`.
 
         Raises
         ------
-        InputError
-            If an array has too few rows, or the rows would not fit in `max_bytes`.
+        InputError, InputTypeError
+            If an array has too few rows, or the rows would not fit in `max_bytes`;
+            or if an argument is of another type.
+        MissingDataError
+            If a path was given and nothing is stored there.
 
         Examples
         --------
@@ -211,12 +227,41 @@ class Sample:
         return taken[0] if len(taken) == 1 else taken
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the sample as JSON values and arrays."""
+        """Return the sample as JSON values and arrays.
+
+        Returns
+        -------
+        dict
+            What `from_dict` takes.
+        """
         return to_dict(self)
 
     @staticmethod
     def from_dict(found: Mapping[str, Any]) -> "Sample":
-        """Rebuild a sample from `to_dict`; raises an InputError for what is none."""
+        """Rebuild a sample from `to_dict`.
+
+        Parameters
+        ----------
+        found : mapping
+            What `to_dict` returned, its arrays as arrays or as the lists that JSON makes of them.
+
+        Returns
+        -------
+        Sample
+            Equal to the one that was stored.
+
+        Raises
+        ------
+        InputError, InputTypeError
+            If it is no sample, or its fields do not fit together.
+
+        Examples
+        --------
+        >>> import numpy as np, dask_nlis as nlis
+        >>> sample = nlis.draw(np.array([1.0, 0.0, 3.0, 0.0]), 4, seed=0)
+        >>> nlis.Sample.from_dict(sample.to_dict()) == sample
+        True
+        """
         sample = from_dict(found, {"Sample": Sample, "Scale": Scale, "GroupScale": GroupScale}, typed=True)
         if not isinstance(sample, Sample):
             raise InputError(f"noun={found['noun']!r} is no Sample; give what Sample.to_dict() returned")
@@ -260,12 +305,17 @@ class Sample:
         path : path-like
             Ends in .zarr, .parquet or .csv.
 
+        Returns
+        -------
+        Sample
+            With its weights.
+
         Raises
         ------
         FileNotFoundError
             If nothing is there.
-        InputError
-            If it holds no sample.
+        InputError, InputTypeError
+            If it holds no sample; or if an argument is of another type.
         """
         return Sample.from_dict(from_lines(*read_table(path)))
 

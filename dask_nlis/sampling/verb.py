@@ -84,6 +84,8 @@ def draw(
         ones than `size` without replacement; if sizes and groups do not fit together.
     InputTypeError
         If size, mix, seed or labels are of a type that is not allowed.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

@@ -62,6 +62,8 @@ def blend(scores: Sequence[Any], shares: Sequence[float], *, totals: Sequence[fl
         If shares are negative or do not sum to 1, lengths differ, or scores are negative, not finite or all zero.
     InputTypeError
         If scores, shares or totals are no sequences.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

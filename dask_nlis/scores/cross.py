@@ -43,12 +43,14 @@ def cross_leverage_scores(A: Any, factor: Factor) -> Any:
 
     Raises
     ------
-    InputError
-        If columns differ.
+    InputError, InputTypeError
+        If columns differ; or if an argument is of another type.
     MatrixMismatchError
         If problem or theta differ.
     NonFiniteError
         When computed, if a row is not finite, or its score is not.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Notes
     -----

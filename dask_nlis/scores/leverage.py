@@ -52,10 +52,14 @@ def leverage_scores(A: Any, factor: Factor) -> Any:
 
     Raises
     ------
+    InputError, InputTypeError
+        If an argument has another shape or type than it should.
     MatrixMismatchError
         If the factor belongs to another matrix.
     NonFiniteError
         When computed, if a row is not finite.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     See Also
     --------

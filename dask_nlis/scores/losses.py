@@ -43,6 +43,13 @@ def loss_scores(A: Any) -> Any:
         If A has no labels.
     NonFiniteError
         When computed, if a cell is not finite, or a loss is not.
+    MissingDataError
+        If a path was given and nothing is stored there.
+
+    Notes
+    -----
+    f_i(theta)^2 of Rajmohan & Roosta (ICML 2025), by the identity of Proposition 3.1 from the dual row: (f_i(0) + <theta,
+    f*_i>)^2. A sort of the rows by it is no sampling design of theirs.
 
     Examples
     --------

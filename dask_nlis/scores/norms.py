@@ -52,13 +52,22 @@ def norm_scores(A: Any, *, log2_scale: int = 0) -> Any:
 
     Raises
     ------
+    InputError, InputTypeError
+        If an argument has another shape or type than it should.
     NonFiniteError
         When computed, if a row is not finite, or its square is not; the message names `log2_scale`.
+    MissingDataError
+        If a path was given and nothing is stored there.
 
     Warns
     -----
     ScaleWarning
         When computed, if one column carries over 90 % of the squared norms of the first block.
+
+    Notes
+    -----
+    The nonlinear norm scores of Rajmohan & Roosta (ICML 2025) before they are divided by their sum; `draw` divides. Sampling
+    by squared row norms is that of Drineas, Kannan & Mahoney (2006).
 
     Examples
     --------

@@ -25,6 +25,8 @@ def active_learning_size(
     - "gajjar-2024": constant d / epsilon^2, logarithms left to the constant (Gajjar, Tai, Xu, Hegde, Musco & Li, COLT
       2024, whose abstract states d up to logarithms; the power of epsilon is the one usually quoted).
 
+    Reads nothing.
+
     Parameters
     ----------
     d : int

@@ -161,7 +161,8 @@ def measured_misestimation_factor(used: Any, exact: Any) -> float:
 
     Notes
     -----
-    An observation on these rows at one theta, not a bound: `sample_size` takes it for that theta only.
+    The beta of Rajmohan & Roosta (ICML 2025) as it comes out: an observation on these rows at one theta, not a bound.
+    `sample_size` takes it for that theta only.
 
     Examples
     --------
@@ -198,7 +199,8 @@ def norm_misestimation_factor(factor: HasFactor) -> float:
 
     Notes
     -----
-    The paper samples by norm scores at the size of leverage scores; that is no subspace embedding unless
+    The paper (Rajmohan & Roosta, ICML 2025) samples by norm scores at the size of leverage scores; that is no subspace
+    embedding unless
     the size grows by 1 / beta. The bound depends on the units of the columns, as norm scores do.
 
     Examples

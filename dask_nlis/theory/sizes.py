@@ -67,6 +67,8 @@ def sample_size(
       of a net of a ball around 0, and the second for the features, with scores that keep beta at all these theta and
       for the features; then `excess_loss_bound` holds.
 
+    Reads nothing.
+
     Parameters
     ----------
     p : int
