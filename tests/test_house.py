@@ -92,8 +92,8 @@ def test_every_map_over_blocks_names_dtype_meta_and_a_fixed_token():
 
 #: Public functions and classes; exceptions and warnings document themselves in a line.
 DOCUMENTED = {
-    name: value
-    for module in (nlis, nlis.datasets)
+    f"{module.__name__}.{name}".removeprefix("dask_nlis."): value
+    for module in (nlis, nlis.datasets, nlis.plots)
     for name in module.__all__
     if inspect.isroutine(value := getattr(module, name))
     or (inspect.isclass(value) and not issubclass(value, BaseException))
@@ -175,6 +175,7 @@ def test_what_is_imported_is_declared_and_the_reverse():
     assert imported - core <= {
         "h5py",
         "jax",
+        "matplotlib",
         "torch",
         "obstore",
         "pandas",
@@ -193,7 +194,7 @@ def test_what_is_imported_is_declared_and_the_reverse():
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    assert not at_top & {"h5py", "obstore", "pandas", "pyarrow", "xarray", "cupy", "cupyx"}
+    assert not at_top & {"h5py", "matplotlib", "obstore", "pandas", "pyarrow", "xarray", "cupy", "cupyx"}
 
 
 def test_the_version_stands_in_one_place():

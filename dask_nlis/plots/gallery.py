@@ -1,0 +1,123 @@
+"""Rows that are images, side by side."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dask_nlis import phase
+from dask_nlis.errors import InputError, InputTypeError, NonFiniteError
+from dask_nlis.intake import open_array
+from dask_nlis.plots.panel import panel
+from dask_nlis.plots.rows import LABEL, checked_number
+
+#: Images on a page, and numbers in all of them.
+_MOST, _MOST_CELLS = 1_000, 2**26
+
+
+def gallery(
+    images: Any, shape: Any, *, titles: Sequence[str] | None = None, columns: int = 10, ax: Any = None
+) -> np.ndarray:
+    """Draw rows (k, d) as images of this shape -> array (k,) of Axes, one an image. Reads the rows once.
+
+    All images share one grey scale, from the smallest value of all to the largest; images of three or four channels
+    are in colour. A Dask array is computed whole, so give the rows to look at: `top_rows(scores, 20, X=X).X`.
+
+    Parameters
+    ----------
+    images : array_like of shape (k, d)
+        NumPy, Dask, Zarr, pandas or xarray; up to 1,000 rows.
+    shape : tuple of int
+        (height, width), or (height, width, channels) with 3 or 4 channels; their product is d.
+    titles : sequence of str, optional
+        A line above each image.
+    columns : int, default 10
+        Images in a row.
+    ax : matplotlib Axes, optional
+        Where to draw: the images are Axes inside it. A new figure, unknown to pyplot, by default.
+
+    Returns
+    -------
+    ndarray of shape (k,) of matplotlib.axes.Axes
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If images are not (k, d) with d the product of shape, are too many, or titles are not as many.
+    NonFiniteError
+        If a value is not finite.
+    ImportError
+        Without matplotlib.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> axes = nlis.plots.gallery(np.eye(4), (2, 2), titles=["a", "b", "c", "d"], columns=3)
+    >>> [ax.get_title() for ax in axes], axes[0].images[0].get_array().shape
+    (['a', 'b', 'c', 'd'], (2, 2))
+    """
+    sides = _shape(shape)
+    array = open_array("images", images).array
+    if array.ndim != 2 or array.shape[1] != int(np.prod(sides)):
+        raise InputError(f"images have shape {array.shape}; for shape={sides} give (k, {int(np.prod(sides))})")
+    k = array.shape[0]
+    if not 1 <= k <= _MOST or k * array.shape[1] > _MOST_CELLS:
+        raise InputError(
+            f"images have {k:,} rows of {array.shape[1]:,}; give 1 to {_MOST:,} rows of together {_MOST_CELLS:,} numbers, "
+            "such as top_rows(scores, 20, X=X).X"
+        )
+    columns = checked_number("columns", columns, _MOST)
+    names = _titles(titles, k)
+    wide = min(columns, k)
+    deep = -(-k // wide)
+    line = 0.2 if names else 0.0
+    tall = sides[0] / sides[1]
+    ax = panel(ax, 0.75 * wide, (0.75 * tall + line) * deep)
+    values = np.concatenate(phase.blocks_of(array, LABEL)).astype(np.float64)
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+        raise NonFiniteError(f"images hold values that are not finite, first in row {row}; leave those rows out")
+    low, high = float(values.min()), float(values.max())
+    ax.set_axis_off()
+    axes = np.empty(k, dtype=object)
+    for m in range(k):
+        down, across = divmod(m, wide)
+        place = (
+            across / wide + 0.04 / wide,
+            1 - (down + 0.96) / deep,
+            0.92 / wide,
+            0.92 / deep * (1 - line / (0.75 * tall + line)),
+        )
+        axes[m] = inner = ax.inset_axes(place)
+        image = values[m].reshape(sides)
+        if len(sides) == 3:
+            image = (image - low) / (high - low) if high > low else np.zeros(sides)
+        inner.imshow(image, cmap="gray", vmin=low, vmax=high if high > low else low + 1, interpolation="nearest")
+        inner.set_xticks([])
+        inner.set_yticks([])
+        inner.spines[:].set(linewidth=0.5, alpha=0.5)
+        if names:
+            inner.set_title(names[m], fontsize=8, pad=2, parse_math=False)
+    return axes
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    allowed = "(height, width) or (height, width, 3 or 4)"
+    if not isinstance(shape, tuple | list):
+        raise InputTypeError(f"shape is {type(shape).__name__}; give {allowed}")
+    if len(shape) not in (2, 3):
+        raise InputError(f"shape has {len(shape)} numbers; give {allowed}")
+    sides = tuple(checked_number("shape", side, _MOST_CELLS) for side in shape)
+    if len(sides) == 3 and sides[2] not in (3, 4):
+        raise InputError(f"shape={sides} has {sides[2]} channels; give {allowed}")
+    return sides
+
+
+def _titles(titles: Any, k: int) -> list[str]:
+    if titles is None:
+        return []
+    if not isinstance(titles, Sequence) or isinstance(titles, str | bytes):
+        raise InputTypeError(f"titles is {type(titles).__name__}; give a sequence of {k:,} texts, or None")
+    if len(titles) != k:
+        raise InputError(f"titles has {len(titles):,} texts, but there are {k:,} images; give one for each")
+    return [str(title) for title in titles]

@@ -1,0 +1,131 @@
+"""Loss of refits against the size of their samples."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dask_nlis.diagnostics import Comparison
+from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.plots.palette import colour, marker
+from dask_nlis.plots.panel import apart, counted, headline, panel, quiet
+
+
+class Line(NamedTuple):
+    """Quartiles over the seeds at each size, for one kind of scores."""
+
+    name: str
+    sizes: np.ndarray  # (k,)
+    quartiles: np.ndarray  # (k, 3): lower, median, upper
+
+
+def loss_against_size(comparison: Any, *, ax: Any = None) -> Any:
+    """Draw the loss over all rows of refits against the size of their samples, a line for each score -> Axes. No read.
+
+    The median over the seeds, with a band between the quartiles: of the excess over the reference loss where the
+    comparison has one, else of the loss. The axes are logarithmic; that of the loss is not where a median is not
+    positive.
+
+    Parameters
+    ----------
+    comparison : Comparison, or sequence of Run
+        What `compare` returned; or finished runs on the same rows, of which those of equal size are different seeds.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure, unknown to pyplot, by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InputError, InputTypeError
+        If comparison is neither, is empty, holds no finite loss, or has runs on different numbers of rows.
+    ImportError
+        Without matplotlib.
+
+    Examples
+    --------
+    >>> import numpy as np, dask_nlis as nlis
+    >>> X, y = np.arange(8.0).reshape(8, 1), np.array([0.0, 2.0, 4.0, 7.0, 8.0, 10.0, 12.0, 14.0])
+    >>> found = nlis.compare(nlis.Problem(nlis.Linear()), X, y, {"uniform": np.ones(8)}, sizes=[5, 7], seeds=9)
+    >>> ax = nlis.plots.loss_against_size(found)
+    >>> ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()
+    ('rows drawn', 'loss over all rows', 'log')
+    """
+    lines, what, note = _of_comparison(comparison) if isinstance(comparison, Comparison) else _of_runs(comparison)
+    values = np.concatenate([line.quartiles[:, 1] for line in lines])
+    if not np.isfinite(values).any():
+        raise InputError("comparison holds no finite loss; check Comparison.ok, or draw more rows")
+    ax = panel(ax)
+    logarithmic = bool((values[np.isfinite(values)] > 0).all())
+    for k, (_, sizes, quartiles) in enumerate(lines):
+        low, middle, high = np.where(np.isfinite(quartiles), quartiles, np.nan).T
+        ax.plot(sizes, middle, color=colour(k), marker=marker(k), markersize=5, linewidth=2)
+        ax.fill_between(sizes, low, high, color=colour(k), alpha=0.14, linewidth=0)
+    ax.set(xscale="log", yscale="log" if logarithmic else "linear", xlabel="rows drawn", ylabel=what)
+    sizes = np.unique(np.concatenate([line.sizes for line in lines]))
+    if len(sizes) <= 8:
+        ax.set_xticks(sizes, [f"{size:,}" for size in sizes.tolist()])
+        ax.set_xticks([], minor=True)
+    quiet(ax)
+    if len(lines) > 1:
+        _name(ax, lines, logarithmic)
+    headline(ax, "Loss against the size of the sample", [note])
+    return ax
+
+
+def _of_comparison(found: Comparison) -> tuple[list[Line], str, str]:
+    quartiles = found.quartiles()
+    lines = []
+    for k, name in enumerate(found.names):
+        sizes = np.unique(found.size[found.name == k])
+        lines.append(Line(name, sizes, np.array([quartiles[name, size] for size in sizes.tolist()]).reshape(-1, 3)))
+    if not any(len(line.sizes) for line in lines):
+        raise InputError("comparison holds no refit; give what compare returned")
+    what = "loss over all rows" if found.excess is None else "excess loss / loss of the reference"
+    n_seeds = len(np.unique(found.seed))
+    return lines, what, f"median and quartiles of {counted(n_seeds, 'seed')}, {found.scheme} draws"
+
+
+def _of_runs(runs: Any) -> tuple[list[Line], str, str]:
+    asked = "give what compare returned, or a sequence of finished runs"
+    if not isinstance(runs, Sequence) or isinstance(runs, str | bytes):
+        raise InputTypeError(f"comparison is {type(runs).__name__}; {asked}")
+    if not runs:
+        raise InputError(f"comparison is empty; {asked}")
+    for run in runs:
+        if not (hasattr(run, "total_loss") and hasattr(run, "sample")):
+            raise InputTypeError(f"comparison holds a {type(run).__name__}; {asked}")
+    rows = sorted({run.sample.n_rows for run in runs})
+    if len(rows) > 1:
+        raise InputError(f"comparison holds runs on {rows[0]:,} and on {rows[-1]:,} rows; give runs on the same rows")
+    size = np.array([run.sample.n_draws for run in runs])
+    loss = np.array([run.total_loss for run in runs], dtype=np.float64)
+    sizes, counts = np.unique(size, return_counts=True)
+    quartiles = np.array([np.quantile(loss[size == each], (0.25, 0.5, 0.75)) for each in sizes])
+    seeds = f"median and quartiles of up to {counts.max()} seeds" if counts.max() > 1 else ""
+    return (
+        [Line("runs", sizes, quartiles)],
+        "loss over all rows",
+        f"{counted(len(runs), 'run')} on {rows[0]:,} rows" + (f"; {seeds}" if seeds else ""),
+    )
+
+
+def _name(ax: Any, lines: list[Line], logarithmic: bool) -> None:
+    """Write the name of each line beside its end, in its colour."""
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high)
+    scale = np.log if logarithmic else np.asarray
+    ends = []
+    for k, line in enumerate(lines):
+        known = np.flatnonzero(np.isfinite(line.quartiles[:, 1]))
+        if len(known):
+            ends.append((k, float((scale(line.quartiles[known[-1], 1]) - scale(low)) / (scale(high) - scale(low)))))
+    height = ax.get_window_extent().height / ax.figure.dpi * 72
+    places = apart([end for _, end in ends], 12.5 / height, 0.02, 0.98)
+    for (k, _), place in zip(ends, places, strict=True):
+        ax.annotate(
+            lines[k].name, (1, place), (6, 0), "axes fraction", "offset points", color=colour(k), va="center",
+            fontsize=9.5, parse_math=False, annotation_clip=False,
+        )  # fmt: skip
