@@ -8,11 +8,17 @@ import numpy as np
 from dask_nlis import phase
 from dask_nlis.errors import InputError, InputTypeError, NonFiniteError
 from dask_nlis.intake import open_array
-from dask_nlis.plots.panel import panel
+from dask_nlis.plots.panel import check_axes, panel, points
 from dask_nlis.plots.rows import LABEL, checked_number
 
 #: Images on a page, and numbers in all of them.
 _MOST, _MOST_CELLS = 1_000, 2**26
+
+#: Inches of an image across, of a line of its title, and of the narrowest picture.
+_INCH, _TITLE_INCH, _NARROWEST = 0.75, 0.15, 1.5
+
+#: Width of a letter, in sizes of the type.
+_LETTER = 0.6
 
 
 def gallery(
@@ -68,36 +74,40 @@ def gallery(
         )
     columns = checked_number("columns", columns, _MOST)
     names = _titles(titles, k)
-    wide = min(columns, k)
-    deep = -(-k // wide)
-    line = 0.2 if names else 0.0
-    tall = sides[0] / sides[1]
-    ax = panel(ax, 0.75 * wide, (0.75 * tall + line) * deep)
+    check_axes(ax)
     values = np.concatenate(phase.blocks_of(array, LABEL)).astype(np.float64)
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
         raise NonFiniteError(f"images hold values that are not finite, first in row {row}; leave those rows out")
-    low, high = float(values.min()), float(values.max())
+
+    wide = min(columns, k)
+    deep = -(-k // wide)
+    tall = _INCH * sides[0] / sides[1]
+    line = _TITLE_INCH * max((name.count("\n") + 1 for name in names), default=0)
+    ax = panel(ax, max(_INCH * wide, _NARROWEST), (tall + line) * deep)
     ax.set_axis_off()
     axes = np.empty(k, dtype=object)
     for m in range(k):
         down, across = divmod(m, wide)
+        gap, height = 0.03, tall / (tall + line)
         place = (
-            across / wide + 0.04 / wide,
-            1 - (down + 0.96) / deep,
-            0.92 / wide,
-            0.92 / deep * (1 - line / (0.75 * tall + line)),
+            (across + gap) / wide,
+            1 - (down + 1 - gap) / deep,
+            (1 - 2 * gap) / wide,
+            (1 - 2 * gap) * height / deep,
         )
-        axes[m] = inner = ax.inset_axes(place)
-        image = values[m].reshape(sides)
-        if len(sides) == 3:
-            image = (image - low) / (high - low) if high > low else np.zeros(sides)
-        inner.imshow(image, cmap="gray", vmin=low, vmax=high if high > low else low + 1, interpolation="nearest")
-        inner.set_xticks([])
-        inner.set_yticks([])
+        axes[m] = ax.inset_axes(place)
+    low, high = float(values.min()), float(values.max())
+    for inner, image in zip(axes, values.reshape(k, *sides), strict=True):
+        shown = (image - low) / (high - low) if high > low else np.zeros(sides)
+        inner.imshow(shown, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        inner.set(xticks=[], yticks=[])
         inner.spines[:].set(linewidth=0.5, alpha=0.5)
-        if names:
-            inner.set_title(names[m], fontsize=8, pad=2, parse_math=False)
+    if names:
+        letters = max(len(part) for name in names for part in name.split("\n"))
+        size = min(8.0, max(5.0, points(ax)[0] / wide / _LETTER / max(letters, 1)))
+        for inner, name in zip(axes, names, strict=True):
+            inner.set_title(name, fontsize=size, pad=2, parse_math=False)
     return axes
 
 

@@ -17,13 +17,12 @@ _END = int(np.float64(np.inf).view(np.int64))
 
 
 class LogBins(NamedTuple):
-    """Counts of rows by the bin of their number, and sums of their numbers; zeros and what is no number apart."""
+    """Rows by the bin of their number: how many, and a sum over them; rows that have no place in a bin apart."""
 
     shift: int
     first: int  # the first bin: bits of its lower edge, shifted
-    counts: np.ndarray  # (k,) int64 or float64
-    sums: np.ndarray  # (k,)
-    n_rows: int
+    counts: np.ndarray  # (k,) int64
+    sums: np.ndarray  # (k,), of the numbers, or of what is beside them
     n_zero: int
     n_non_finite: int
     negative: int | None  # the first row below zero
@@ -37,78 +36,76 @@ class LogBins(NamedTuple):
     @property
     def n_positive(self) -> int:
         """Rows with a positive finite number."""
-        return self.n_rows - self.n_zero - self.n_non_finite
+        return int(self.counts.sum())
 
 
 #: The bins of nothing.
-NONE = LogBins(0, 0, np.zeros(0, np.int64), np.zeros(0), 0, 0, 0, None)
+NONE = LogBins(0, 0, np.zeros(0, np.int64), np.zeros(0), 0, 0, None)
 
 
-def log_bins(values: np.ndarray, start: int = 0) -> LogBins:
-    """Bins of a block of numbers (m,), whose first row is `start`."""
+def log_bins(values: np.ndarray, start: int = 0, beside: np.ndarray | None = None) -> LogBins:
+    """Bins of a block of numbers (m,), whose first row is `start`; sums are of the numbers, or of those `beside` (m,)."""
     finite = np.isfinite(values)
-    positive = values[finite & (values > 0)]
-    below = np.flatnonzero(finite & (values < 0))[:1]
-    n_zero = int(np.count_nonzero(values == 0))
-    rest: dict[str, Any] = {
-        "n_rows": len(values),
-        "n_zero": n_zero,
-        "n_non_finite": int(len(values) - np.count_nonzero(finite)),
-        "negative": start + int(below[0]) if len(below) else None,
+    inside = finite & (values > 0)
+    below = np.flatnonzero(finite & (values < 0))[:1].tolist()
+    nowhere: dict[str, Any] = {
+        "n_zero": int(np.count_nonzero(values == 0)),
+        "n_non_finite": len(values) - int(np.count_nonzero(finite)),
+        "negative": start + below[0] if below else None,
     }
-    if not len(positive):
-        return NONE._replace(**rest)
-    bits = np.ascontiguousarray(positive).view(np.int64)
+    if not inside.any():
+        return NONE._replace(**nowhere)
+    positive = np.ascontiguousarray(values[inside])
+    bits = positive.view(np.int64)
     low, high = int(bits.min()), int(bits.max())
-    shift = shift_for(low, high)
-    first = low >> shift
-    place = (bits >> shift) - first
-    return LogBins(shift, first, np.bincount(place), np.bincount(place, positive), **rest)
+    shift = shift_for(low, high, MOST)
+    place = (bits >> shift) - (low >> shift)
+    sums = np.bincount(place, positive if beside is None else beside[inside])
+    return LogBins(shift, low >> shift, np.bincount(place), sums, **nowhere)
 
 
-def shift_for(low: int, high: int) -> int:
-    """Smallest shift by which whole numbers from low to high fall into at most `MOST` bins."""
-    shift = max(0, (high - low).bit_length() - MOST.bit_length())
-    while (high >> shift) - (low >> shift) >= MOST:
+def shift_for(low: int, high: int, most: int) -> int:
+    """Smallest shift by which whole numbers from low to high become at most so many different ones."""
+    shift = max(0, (high - low).bit_length() - most.bit_length())
+    while (high >> shift) - (low >> shift) >= most:
         shift += 1
     return shift
 
 
 def joined(a: LogBins, b: LogBins) -> LogBins:
     """Bins of two parts of the data together."""
-    rest: dict[str, Any] = {
-        "n_rows": a.n_rows + b.n_rows,
+    nowhere: dict[str, Any] = {
         "n_zero": a.n_zero + b.n_zero,
         "n_non_finite": a.n_non_finite + b.n_non_finite,
-        "negative": min((n for n in (a.negative, b.negative) if n is not None), default=None),
+        "negative": min((row for row in (a.negative, b.negative) if row is not None), default=None),
     }
     parts = [part for part in (a, b) if len(part.counts)]
     if len(parts) < 2:
-        return (parts[0] if parts else NONE)._replace(**rest)
+        return (parts[0] if parts else NONE)._replace(**nowhere)
     shift = max(a.shift, b.shift)
-    while _span(parts, shift)[1] - _span(parts, shift)[0] > MOST:
-        shift += 1
-    first, end = _span(parts, shift)
-    counts = np.zeros(end - first, dtype=np.result_type(a.counts, b.counts))
-    sums = np.zeros(end - first)
+    low = min(part.first >> (shift - part.shift) for part in parts)
+    high = max((part.first + len(part.counts) - 1) >> (shift - part.shift) for part in parts)
+    more = shift_for(low, high, MOST)
+    shift, low, high = shift + more, low >> more, high >> more
+    counts, sums = np.zeros(high - low + 1, dtype=np.int64), np.zeros(high - low + 1)
     for part in parts:
-        place = ((part.first + np.arange(len(part.counts))) >> (shift - part.shift)) - first
+        place = ((part.first + np.arange(len(part.counts))) >> (shift - part.shift)) - low
         np.add.at(counts, place, part.counts)
         np.add.at(sums, place, part.sums)
-    return LogBins(shift, first, counts, sums, **rest)
+    return LogBins(shift, low, counts, sums, **nowhere)
 
 
-def _span(parts: list[LogBins], shift: int) -> tuple[int, int]:
-    """First bin of all parts at this shift, and the one after the last."""
-    first = min(part.first >> (shift - part.shift) for part in parts)
-    return first, max((part.first + len(part.counts) - 1) >> (shift - part.shift) for part in parts) + 1
-
-
-def histogram(bins: LogBins, n_bars: int) -> tuple[np.ndarray, np.ndarray]:
-    """Counts (k,) and edges (k + 1,) of at most `n_bars` bars, about equal on a log axis: exact, as edges are edges of bins."""
+def bars(bins: LogBins, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Counts (k,) and edges (k + 1,) of up to `most` bars, about equal on a log axis: exact, for edges of bars are edges of bins."""
     edges = bins.edges
     if len(bins.counts) < 2:
         return bins.counts, edges
-    wanted = np.geomspace(edges[0], edges[-1], n_bars + 1)
-    place = np.unique(np.abs(np.subtract.outer(np.log(wanted), np.log(edges))).argmin(axis=1))
+    wanted = np.linspace(np.log(edges[0]), np.log(edges[-1]), most + 1)
+    place = np.unique(np.abs(np.subtract.outer(wanted, np.log(edges))).argmin(axis=1))
     return np.add.reduceat(bins.counts, place[:-1]), edges[place]
+
+
+def beyond(bins: LogBins, share: float) -> float:
+    """The lowest edge of a bin beyond which rows hold at most this share of the sums."""
+    above = np.append(np.cumsum(bins.sums[::-1])[::-1], 0.0)
+    return float(bins.edges[np.flatnonzero(above <= share * above[0])[0]])

@@ -7,7 +7,7 @@ import numpy as np
 from dask_nlis.errors import InputError, NonFiniteError
 from dask_nlis.plots.log_bins import NONE, LogBins, joined, log_bins
 from dask_nlis.plots.palette import colour
-from dask_nlis.plots.panel import counted, headline, ink, panel, quiet
+from dask_nlis.plots.panel import check_axes, counted, headline, ink, panel, plain, quiet
 from dask_nlis.plots.rows import each_block, one_a_row
 
 
@@ -59,33 +59,36 @@ def lorenz(scores: Any, *, ax: Any = None) -> Any:
     Gini coefficient 0.38
     """
     array = one_a_row("scores", scores)
-    ax = panel(ax, 5.2, 4.8)
+    check_axes(ax)
     bins = _summed(array)
     if bins.negative is not None:
         raise InputError(f"scores hold a negative value, first at row {bins.negative:,}; give scores >= 0")
     if not bins.n_positive:
-        raise InputError(f"scores hold no positive finite value in {bins.n_rows:,} rows; check the matrix behind them")
+        raise InputError(
+            f"scores hold no positive finite value in {array.shape[0]:,} rows; check the matrix behind them"
+        )
     found = curve_of(bins)
+    ax = panel(ax, 5.2, 4.8)
     blue, orange = colour(0), colour(1)
-    ax.plot([0, 1], [0, 1], color=ink(), alpha=0.4, linewidth=1, linestyle=(0, (4, 3)))
-    ax.plot(found.rows, found.carried, color=blue, linewidth=2.2, solid_capstyle="round")
+    ax.plot([0, 1], [0, 1], color=ink(), alpha=0.45, linewidth=1, linestyle=(0, (4, 3)), label="equal scores")
+    ax.plot(found.rows, found.carried, color=blue, linewidth=2.2, solid_capstyle="round", label="scores")
     ax.fill_between(found.rows, found.carried, found.rows, color=blue, alpha=0.14, linewidth=0)
-    ax.plot([1 - found.half] * 2, [0, 0.5], color=orange, linewidth=1.2)
-    ax.plot([1 - found.half, 1], [0.5, 0.5], color=orange, linewidth=1.2)
-    ax.plot([1 - found.half], [0.5], color=orange, marker="o", markersize=6)
+    corner = 1 - found.half
+    ax.plot([corner, corner, 1], [0, 0.5, 0.5], color=orange, linewidth=1.3, label="half of the sum")
+    ax.plot([corner], [0.5], color=orange, marker="o", markersize=6)
     ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of rows, lowest scores first", ylabel="share of the sum of scores")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter("{x:.0%}")
     quiet(ax)
+    ax.text(0.05, 0.93, f"Gini coefficient {found.gini:.2f}", va="top", fontsize=10.5, color=blue, fontweight="bold")
     left_out = f"{counted(bins.n_non_finite, 'row')} not finite, left out" if bins.n_non_finite else ""
     headline(ax, f"{_percent(found.half)} of the rows carry half of the sum", [left_out])
-    ax.text(0.04, 0.94, f"Gini coefficient {found.gini:.2f}", va="top", fontsize=10.5, color=blue, fontweight="bold")
     return ax
 
 
 def _percent(share: float) -> str:
-    """A share as a percentage with two digits, never 0 % for some."""
-    return f"{100 * share:.2g} %" if share < 0.995 else "All"
+    """A share as a percentage with two digits, also of the smallest."""
+    return f"{plain(float(f'{100 * share:.2g}'))} %"
 
 
 def _summed(array: Any) -> LogBins:

@@ -8,7 +8,10 @@ import numpy as np
 from dask_nlis.diagnostics import Comparison
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.plots.palette import colour, marker
-from dask_nlis.plots.panel import apart, counted, headline, panel, quiet
+from dask_nlis.plots.panel import check_axes, counted, headline, log_axis, name_at_end, panel, quiet
+
+#: Sizes that are ticks of their own.
+_FEW = 7
 
 
 class Line(NamedTuple):
@@ -53,19 +56,26 @@ def loss_against_size(comparison: Any, *, ax: Any = None) -> Any:
     >>> ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()
     ('rows drawn', 'loss over all rows', 'log')
     """
+    check_axes(ax)
     lines, what, note = _of_comparison(comparison) if isinstance(comparison, Comparison) else _of_runs(comparison)
     values = np.concatenate([line.quartiles[:, 1] for line in lines])
     if not np.isfinite(values).any():
         raise InputError("comparison holds no finite loss; check Comparison.ok, or draw more rows")
     ax = panel(ax)
     logarithmic = bool((values[np.isfinite(values)] > 0).all())
-    for k, (_, sizes, quartiles) in enumerate(lines):
+    for k, (name, sizes, quartiles) in enumerate(lines):
         low, middle, high = np.where(np.isfinite(quartiles), quartiles, np.nan).T
-        ax.plot(sizes, middle, color=colour(k), marker=marker(k), markersize=5, linewidth=2)
+        if logarithmic:
+            low = np.where(low > 0, low, np.nanmin(values[values > 0]) / 10)
+        ax.plot(sizes, middle, color=colour(k), marker=marker(k), markersize=5, linewidth=2, label=f"_{name}")
         ax.fill_between(sizes, low, high, color=colour(k), alpha=0.14, linewidth=0)
-    ax.set(xscale="log", yscale="log" if logarithmic else "linear", xlabel="rows drawn", ylabel=what)
+    ax.set(xlabel="rows drawn", ylabel=what)
     sizes = np.unique(np.concatenate([line.sizes for line in lines]))
-    if len(sizes) <= 8:
+    ax.set_xlim(sizes[0] / 1.06, sizes[-1] * 1.06)
+    log_axis(ax, "x")
+    if logarithmic:
+        log_axis(ax, "y")
+    if len(sizes) <= _FEW:
         ax.set_xticks(sizes, [f"{size:,}" for size in sizes.tolist()])
         ax.set_xticks([], minor=True)
     quiet(ax)
@@ -114,18 +124,10 @@ def _of_runs(runs: Any) -> tuple[list[Line], str, str]:
 
 def _name(ax: Any, lines: list[Line], logarithmic: bool) -> None:
     """Write the name of each line beside its end, in its colour."""
-    low, high = ax.get_ylim()
-    ax.set_ylim(low, high)
     scale = np.log if logarithmic else np.asarray
-    ends = []
-    for k, line in enumerate(lines):
-        known = np.flatnonzero(np.isfinite(line.quartiles[:, 1]))
-        if len(known):
-            ends.append((k, float((scale(line.quartiles[known[-1], 1]) - scale(low)) / (scale(high) - scale(low)))))
-    height = ax.get_window_extent().height / ax.figure.dpi * 72
-    places = apart([end for _, end in ends], 12.5 / height, 0.02, 0.98)
-    for (k, _), place in zip(ends, places, strict=True):
-        ax.annotate(
-            lines[k].name, (1, place), (6, 0), "axes fraction", "offset points", color=colour(k), va="center",
-            fontsize=9.5, parse_math=False, annotation_clip=False,
-        )  # fmt: skip
+    low, high = scale(np.array(ax.get_ylim()))
+    medians = [line.quartiles[:, 1] for line in lines]
+    ends = [median[np.isfinite(median)][-1:] for median in medians]
+    known = [k for k, end in enumerate(ends) if len(end)]
+    places = [float((scale(ends[k][0]) - low) / (high - low)) for k in known]
+    name_at_end(ax, [lines[k].name for k in known], places, [colour(k) for k in known])

@@ -4,6 +4,7 @@ Ink, the colour of all text and lines that are no data, is that of matplotlib's 
 that a dark style has light text. Nothing here changes those settings, nor touches pyplot.
 """
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +12,16 @@ from typing import Any
 from dask_nlis.errors import InputTypeError
 
 #: Opacity of notes and of the grid: ink that steps back on a light ground and on a dark one.
-_NOTE, _GRID = 0.75, 0.16
+_NOTE, _GRID = 0.8, 0.14
 
-#: Points of a note, and of its lines.
-_SMALL, _LINE = 9.0, 11.5
+#: Points: size of a title, of a note and of its lines, and of a letter of either on average.
+_TITLE, _SMALL, _LINE = 11.5, 9.0, 11.5
+_LETTER = 0.53
+
+#: Decades that an axis shows before ticks between them would be too many.
+_FEW_DECADES = 1.6
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def matplotlib() -> Any:
@@ -27,33 +34,40 @@ def matplotlib() -> Any:
     return mpl
 
 
+def check_axes(ax: Any) -> None:
+    """Raise unless there is matplotlib, and ax is None or Axes."""
+    if ax is not None and not isinstance(ax, matplotlib().axes.Axes):
+        raise InputTypeError(f"ax is {type(ax).__name__}; give matplotlib Axes, or None for a new figure")
+
+
 def panel(ax: Any, width: float = 6.4, height: float = 4.2) -> Any:
     """The Axes to draw on: those given, or those of a new figure of this size in inches."""
-    mpl = matplotlib()
-    if ax is None:
-        return mpl.figure.Figure(figsize=(width, height), layout="constrained").add_subplot()
-    if not isinstance(ax, mpl.axes.Axes):
-        raise InputTypeError(f"ax is {type(ax).__name__}; give matplotlib Axes, or None for a new figure")
-    return ax
+    figure = matplotlib().figure.Figure
+    return figure(figsize=(width, height), layout="constrained").add_subplot() if ax is None else ax
 
 
-def ink() -> str:
+def ink() -> Any:
     """Colour of text."""
-    colour: str = matplotlib().rcParams["text.color"]
-    return colour
+    return matplotlib().rcParams["text.color"]
+
+
+def points(ax: Any) -> tuple[float, float]:
+    """Width and height of Axes in points, as far as they are known before the figure is laid out."""
+    box = ax.get_window_extent()
+    return box.width / ax.figure.dpi * 72, box.height / ax.figure.dpi * 72
 
 
 def headline(ax: Any, title: str, notes: Sequence[str] = ()) -> None:
     """Write a title above the picture, flush left, and notes in smaller type below it; lines are broken to the width."""
-    inches = ax.get_window_extent().width / ax.figure.dpi
-    small = [line for note in notes if note for line in textwrap.wrap(note, max(20, int(inches * 72 / (0.5 * _SMALL))))]
-    large = textwrap.wrap(title, max(20, int(inches * 72 / 6.3)))
-    ax.set_title(
-        "\n".join(large), loc="left", fontsize=11.5, fontweight="bold", pad=6 + _LINE * len(small), parse_math=False
-    )
-    for k, line in enumerate(reversed(small)):
+    width = points(ax)[0]
+    small = [line for note in notes if note for line in textwrap.wrap(note, max(16, int(width / _LETTER / _SMALL)))]
+    large = textwrap.wrap(title, max(14, int(width / _LETTER / _TITLE / 1.1)))
+    above = 7.0 + _LINE * len(small)
+    ax.set_title("\n".join(large), loc="left", fontsize=_TITLE, fontweight="bold", pad=above, parse_math=False)
+    if small:
         ax.annotate(
-            line, (0, 1), (0, 5 + _LINE * k), "axes fraction", "offset points", fontsize=_SMALL, alpha=_NOTE, parse_math=False
+            "\n".join(small), (0, 1), (0, 6), "axes fraction", "offset points", va="bottom", fontsize=_SMALL, alpha=_NOTE,
+            linespacing=_LINE / _SMALL / 1.2, parse_math=False,
         )  # fmt: skip
 
 
@@ -65,21 +79,65 @@ def quiet(ax: Any, grid: str = "both") -> None:
     ax.grid(visible=True, which="major", axis=grid, color=ink(), alpha=_GRID, linewidth=0.8)
 
 
+def log_axis(ax: Any, which: str) -> None:
+    """Make the x or y axis, whose limits are set, logarithmic: ticks at 1, 2, 5 or at powers of ten, in plain numbers."""
+    ticker = matplotlib().ticker
+    ax.set(**{f"{which}scale": "log"})
+    axis = {"x": ax.xaxis, "y": ax.yaxis}[which]
+    low, high = axis.get_view_interval()
+    few = high < low * 10**_FEW_DECADES
+    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: plain(value)))
+    axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def plain(value: float) -> str:
+    """A number as people write it: 0.002, 50,000, 2·10⁷."""
+    if value <= 0 or 1e-3 <= value < 1e6:
+        return f"{value:,.6g}" if value < 1e5 else f"{value:,.0f}"
+    power = math.floor(math.log10(value) + 1e-9)
+    digits = f"{value / 10.0**power:.3g}"
+    return ("" if digits == "1" else f"{digits}·") + "10" + str(power).translate(_RAISED)
+
+
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A count in words: "1 row", "2,000 rows"."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def short(name: str, ax: Any) -> str:
+    """A name of at most a third of the width, on one line, cut in its middle."""
+    most = max(8, int(points(ax)[0] / 3 / _LETTER / _SMALL))
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
+    return line if len(line) <= most else f"{line[: most - most // 2 - 1]}…{line[len(line) - most // 2 :]}"
+
+
+def name_at_end(ax: Any, names: Sequence[str], places: Sequence[float], colours: Sequence[str]) -> None:
+    """Write the names of lines beside the right end of the axis, each in its colour at its place (share of the height)."""
+    moved = apart(places, 12.5 / points(ax)[1], 0.03, 0.97)
+    for name, place, colour in zip(names, moved, colours, strict=True):
+        ax.annotate(
+            short(name, ax), (1, place), (6, 0), "axes fraction", "offset points", color=colour, va="center",
+            fontsize=9.5, parse_math=False, annotation_clip=False,
+        )  # fmt: skip
+
+
 def apart(places: Sequence[float], distance: float, low: float, high: float) -> list[float]:
-    """Places on a line moved as little as need be to lie `distance` apart between low and high, in the same order."""
+    """Places on a line moved as little as need be to lie `distance` apart between low and high, in the same order.
+
+    >>> [round(place, 9) for place in apart([0.5, 0.5, 0.9], 0.1, 0.0, 1.0)]
+    [0.45, 0.55, 0.9]
+    """
     order = sorted(range(len(places)), key=lambda k: places[k])
-    clusters: list[list[float]] = []  # sum of wanted starts, number of labels
+    # Labels that touch form a cluster, whose start is the mean of the starts that its labels want.
+    clusters: list[tuple[float, int]] = []
     for m, k in enumerate(order):
-        clusters.append([places[k] - m * distance, 1])
-        while len(clusters) > 1 and clusters[-2][0] / clusters[-2][1] > clusters[-1][0] / clusters[-1][1]:
-            last = clusters.pop()
-            clusters[-1] = [clusters[-1][0] + last[0], clusters[-1][1] + last[1]]
-    starts = [total / n for total, n in clusters for _ in range(int(n))]
+        total, many = places[k] - m * distance, 1
+        while clusters and clusters[-1][0] / clusters[-1][1] > total / many:
+            before = clusters.pop()
+            total, many = total + before[0], many + before[1]
+        clusters.append((total, many))
+    starts = [total / many for total, many in clusters for _ in range(many)]
     top = high - (len(places) - 1) * distance
     moved = [0.0] * len(places)
     for m, k in enumerate(order):

@@ -42,6 +42,13 @@ def each_block(
     phase.on_blocks(array, LABEL, task, arguments, collect)
 
 
+def rows_by_block(array: da.Array, rows: np.ndarray) -> dict[int, np.ndarray]:
+    """Those of some rows, ascending, that lie in each block."""
+    first = starts(array.chunks[0]).tolist()
+    cuts = np.searchsorted(rows, [*first[: array.numblocks[0]], array.shape[0]])
+    return {k: rows[cuts[k] : cuts[k + 1]] for k in range(array.numblocks[0])}
+
+
 def checked_number(argument: str, value: Any, most: int) -> int:
     """Return a whole number from 1 to `most`."""
     allowed = f"a whole number from 1 to {most:,}"

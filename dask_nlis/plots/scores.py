@@ -2,28 +2,31 @@
 
 from typing import Any
 
+import dask.array as da
 import numpy as np
 
-from dask_nlis.blocks import starts
 from dask_nlis.errors import InputError, InputTypeError
-from dask_nlis.plots.log_bins import NONE, LogBins, histogram, joined, log_bins
+from dask_nlis.plots.log_bins import NONE, LogBins, bars, joined, log_bins
 from dask_nlis.plots.palette import GREY, colour
-from dask_nlis.plots.panel import counted, headline, panel, quiet
-from dask_nlis.plots.rows import checked_number, each_block, one_a_row
+from dask_nlis.plots.panel import check_axes, counted, headline, log_axis, panel, quiet
+from dask_nlis.plots.rows import checked_number, each_block, one_a_row, rows_by_block
 from dask_nlis.sample import Sample
 
 #: Bars of a histogram, at most: each is made of several of the bins that were counted.
 _MOST_BARS = 400
 
+#: Where bars begin on their log axis: below one row.
+_FLOOR = 0.6
+
 
 def scores(scores: Any, *, sample: Sample | None = None, bins: int = 60, ax: Any = None) -> Any:
     """Draw how the scores (n,) are distributed -> Axes. Reads the scores once, in blocks.
 
-    A histogram, both axes logarithmic; rows that score zero or are not finite are counted in the note above it. With a
-    sample, the distinct rows it drew are drawn on top: where their outline meets the bars, all rows were drawn.
+    A histogram on logarithmic axes; rows that score zero or are not finite are counted in the note above it. With a
+    sample, the distinct rows that it drew are outlined on top: where the outline meets the bars, all rows were drawn.
 
-    Scores are counted inside the tasks that compute them, in bins 0.1 % apart or finer where they span up to two
-    octaves and so on in proportion; a block sends at most 48 kB and nothing of length n is held.
+    Rows are counted inside the tasks that compute the scores, in up to 4,096 bins over their range, of which each bar
+    takes several: its count is exact. A block sends at most 64 kB, and nothing of length n comes to the client.
 
     Parameters
     ----------
@@ -55,47 +58,51 @@ def scores(scores: Any, *, sample: Sample | None = None, bins: int = 60, ax: Any
     ('log', 'score', 'rows')
     """
     array = one_a_row("scores", scores)
+    n = array.shape[0]
     n_bars = checked_number("bins", bins, _MOST_BARS)
     if sample is not None and not isinstance(sample, Sample):
         raise InputTypeError(f"sample is {type(sample).__name__}; give the Sample that was drawn, or None")
-    n = array.shape[0]
     if sample is not None and sample.n_rows != n:
         raise InputError(
             f"sample is drawn from {sample.n_rows:,} rows, but there are {n:,} scores; give its own scores"
         )
-    ax = panel(ax)
+    check_axes(ax)
     whole, drawn = _counted(array, sample)
     if whole.negative is not None:
         raise InputError(f"scores hold a negative value, first at row {whole.negative:,}; give scores >= 0")
-    ax.set(xlabel="score", ylabel="rows", xscale="log", yscale="log")
-    quiet(ax)
-    notes = []
+
+    ax = panel(ax)
+    ax.set(xlabel="score", ylabel="rows")
     if whole.n_positive:
-        heights, edges = histogram(whole, n_bars)
-        ax.stairs(heights, edges, fill=True, color=GREY, alpha=0.55, label="all rows", baseline=0.5)
-        if sample is not None and drawn.n_positive:
-            ax.stairs(_at(drawn, edges), edges, color=colour(1), linewidth=1.8, label="drawn", baseline=0.5)
-            notes.append(f"grey: all rows; line: the {len(sample):,} distinct rows drawn")
-        ax.set_ylim(0.5, 2.0 * heights.max())
-    missing = [f"{counted(whole.n_zero, 'row')} at zero"] if whole.n_zero else []
+        heights, edges = bars(whole, n_bars)
+        shown = edges if len(heights) > 1 else edges[0] * np.array([0.97, 1.03])
+        ax.stairs(heights, shown, baseline=_FLOOR, fill=True, color=GREY, alpha=0.6, label=f"all {counted(n, 'row')}")
+        if sample is not None:
+            label = f"{counted(len(sample), 'row')} drawn"
+            ax.stairs(_heights(drawn, edges), shown, baseline=_FLOOR, color=colour(1), linewidth=1.6, label=label)
+        ax.set_ylim(_FLOOR, heights.max() * (1.5 if sample is None else 5.0))
+        ax.set_xlim(
+            *(shown[[0, -1]] * ([0.5, 2.0] if len(heights) == 1 else (shown[-1] / shown[0]) ** np.array([-0.02, 0.02])))
+        )
+        log_axis(ax, "x")
+        log_axis(ax, "y")
+    quiet(ax, "y")
+    if sample is not None and whole.n_positive:
+        ax.legend(loc="upper left", ncols=2, frameon=False, fontsize=9, handlelength=1.4, borderaxespad=0.1)
+    missing = [f"{counted(whole.n_zero, 'row')} of score zero"] if whole.n_zero else []
     missing += [f"{counted(whole.n_non_finite, 'row')} not finite"] if whole.n_non_finite else []
-    notes += [f"not shown: {', '.join(missing)}"] if missing else []
-    headline(ax, f"Scores of {counted(n, 'row')}", notes)
+    headline(ax, f"Scores of {counted(n, 'row')}", [f"besides: {', '.join(missing)}"] if missing else [])
     return ax
 
 
-def _counted(array: Any, sample: Sample | None) -> tuple[LogBins, LogBins]:
+def _counted(array: da.Array, sample: Sample | None) -> tuple[LogBins, LogBins]:
     """Bins of all scores, and of those of the drawn rows, in one read."""
     found = [NONE, NONE]
 
     def add(answer: tuple[LogBins, LogBins]) -> None:
         found[:] = [joined(*pair) for pair in zip(found, answer, strict=True)]
 
-    rows = np.zeros(0, dtype=np.int64) if sample is None else sample.indices
-    first = starts(array.chunks[0])
-    cuts = np.searchsorted(rows, [*first.tolist(), array.shape[0]])[: array.numblocks[0] + 1]
-    mine = {k: rows[cuts[k] : cuts[k + 1]] for k in range(array.numblocks[0])}
-    each_block(array, _block, add, mine)
+    each_block(array, _block, add, rows_by_block(array, np.zeros(0, np.int64) if sample is None else sample.indices))
     return found[0], found[1]
 
 
@@ -103,7 +110,8 @@ def _block(values: np.ndarray, start: int, rows: np.ndarray) -> tuple[LogBins, L
     return log_bins(values, start), log_bins(values[rows - start])
 
 
-def _at(bins: LogBins, edges: np.ndarray) -> np.ndarray:
-    """Counts of some of the rows between the edges of all."""
-    low = bins.edges[:-1]
-    return np.histogram(low, edges, weights=bins.counts)[0]
+def _heights(bins: LogBins, edges: np.ndarray) -> np.ndarray:
+    """Counts of some of the rows between edges of bins of all of them, whose bins are no finer."""
+    heights = np.zeros(len(edges) - 1, dtype=np.int64)
+    np.add.at(heights, np.searchsorted(edges, bins.edges[:-1], side="right") - 1, bins.counts)
+    return heights
