@@ -7,7 +7,7 @@ import numpy as np
 from dask_nlis.diagnostics import Drift
 from dask_nlis.errors import InputTypeError
 from dask_nlis.plots.palette import colour, marker
-from dask_nlis.plots.panel import check_axes, headline, name_at_end, panel, quiet
+from dask_nlis.plots.panel import check_axes, headline, name_lines, panel, plain, quiet
 
 #: What is drawn, in words.
 _MEASURES = {
@@ -16,9 +16,6 @@ _MEASURES = {
     "top_overlap": "shared top rows",
     "beta": "beta",
 }
-
-#: Checkpoints whose losses fit below the axis.
-_FEW = 8
 
 
 def drift(drift: Drift, *, ax: Any = None) -> Any:
@@ -63,22 +60,27 @@ def drift(drift: Drift, *, ax: Any = None) -> Any:
     last = len(drift.losses) - 1
     to_last = _pairs(drift, drift.pairs[:, 1] == last)
     to_next = _pairs(drift, drift.pairs[:, 1] - drift.pairs[:, 0] == 1)
+    solid = []
     for k, (field, name) in enumerate(_MEASURES.items()):
         values = getattr(drift, field)
         look = {"color": colour(k), "marker": marker(k)}
         if last > 1:
             at = drift.pairs[to_next, 0]
             ax.plot(at, values[to_next], label=f"{name}, next", linestyle=":", linewidth=1.3, markersize=3, **look)
-        ax.plot(drift.pairs[to_last, 0], values[to_last], label=f"{name}, last", linewidth=2, markersize=5.5, **look)
-    low = min(0.0, float(np.nanmin([*drift.rank_correlation, 0.0])))
-    low, high = low - 0.03, 1.04
-    ax.set(xlabel="checkpoint where rows were scored", ylabel="agreement", ylim=(low, high))
-    ax.set_xticks(range(last), _ticks(drift) if last <= _FEW else None)
+        at = drift.pairs[to_last, 0]
+        solid += ax.plot(at, values[to_last], label=f"{name}, last", linewidth=2, markersize=5.5, **look)
+    lowest = min(float(np.nanmin([*getattr(drift, field), 1.0])) for field in _MEASURES)
+    low = np.floor(10 * lowest - 0.5) / 10
+    ax.set(
+        xlabel="checkpoint where rows were scored", ylabel="agreement (1: the same)", ylim=(low, 1 + 0.04 * (1 - low))
+    )
+    ax.set_xlim(-0.06 * max(last - 1, 1), last - 1 + 0.06 * max(last - 1, 1))
+    ax.xaxis.get_major_locator().set_params(integer=True)
     quiet(ax)
-    ends = np.nan_to_num([getattr(drift, field)[to_last[-1]] for field in _MEASURES], nan=low)
-    name_at_end(ax, list(_MEASURES.values()), ((ends - low) / (high - low)).tolist(), [colour(k) for k in range(4)])
-    what = "solid: with the last checkpoint; dotted: with the next" if last > 1 else ""
-    headline(ax, f"How scores by {drift.by} serve later checkpoints", [what])
+    name_lines(ax, list(_MEASURES.values()), solid)
+    which = "solid: agreement with the last checkpoint; dotted: with the next" if last > 1 else ""
+    losses = f"loss over all rows from {plain(_rounded(drift.losses[0]))} to {plain(_rounded(drift.losses[-1]))}"
+    headline(ax, f"Drift of {drift.by} scores", [which, losses])
     return ax
 
 
@@ -88,6 +90,5 @@ def _pairs(drift: Drift, chosen: np.ndarray) -> np.ndarray:
     return found[np.argsort(drift.pairs[found, 0], kind="stable")]
 
 
-def _ticks(drift: Drift) -> list[str]:
-    """Checkpoints and their losses."""
-    return [f"{k}\n{'loss ' if k == 0 else ''}{loss:.3g}" for k, loss in enumerate(drift.losses[:-1])]
+def _rounded(loss: float) -> float:
+    return float(f"{loss:.4g}")

@@ -17,8 +17,8 @@ _MOST, _MOST_CELLS = 1_000, 2**26
 #: Inches of an image across, of a line of its title, and of the narrowest picture.
 _INCH, _TITLE_INCH, _NARROWEST = 0.75, 0.15, 1.5
 
-#: Width of a letter, in sizes of the type.
-_LETTER = 0.6
+#: Points of titles, and of the smallest image across; width of a letter in sizes of the type; gap in widths of an image.
+_SMALLEST, _LARGEST, _LEAST, _LETTER, _GAP = 5.5, 8.0, 20.0, 0.6, 0.03
 
 
 def gallery(
@@ -38,7 +38,7 @@ def gallery(
     titles : sequence of str, optional
         A line above each image.
     columns : int, default 10
-        Images in a row.
+        Images in a row, at most; fewer where the Axes are too narrow for them or their titles.
     ax : matplotlib Axes, optional
         Where to draw: the images are Axes inside it. A new figure, unknown to pyplot, by default.
 
@@ -80,22 +80,18 @@ def gallery(
         row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
         raise NonFiniteError(f"images hold values that are not finite, first in row {row}; leave those rows out")
 
+    letters = max((len(part) for name in names for part in name.split("\n")), default=0)
+    lines = max((name.count("\n") + 1 for name in names), default=0)
     wide = min(columns, k)
-    deep = -(-k // wide)
-    tall = _INCH * sides[0] / sides[1]
-    line = _TITLE_INCH * max((name.count("\n") + 1 for name in names), default=0)
-    ax = panel(ax, max(_INCH * wide, _NARROWEST), (tall + line) * deep)
+    if ax is None:
+        title = _TITLE_INCH * lines
+        ax = panel(ax, max(_INCH * wide, _NARROWEST), (_INCH * sides[0] / sides[1] + title) * -(-k // wide))
+    width, height = points(ax)
+    wide = max(1, min(wide, int(width / max(_SMALLEST * _LETTER * letters, _LEAST))))
+    size = min(_LARGEST, max(_SMALLEST, width / wide / _LETTER / max(letters, 1)))
     ax.set_axis_off()
     axes = np.empty(k, dtype=object)
-    for m in range(k):
-        down, across = divmod(m, wide)
-        gap, height = 0.03, tall / (tall + line)
-        place = (
-            (across + gap) / wide,
-            1 - (down + 1 - gap) / deep,
-            (1 - 2 * gap) / wide,
-            (1 - 2 * gap) * height / deep,
-        )
+    for m, place in enumerate(_places(k, wide, sides[0] / sides[1], lines * size * 1.3, width, height)):
         axes[m] = ax.inset_axes(place)
     low, high = float(values.min()), float(values.max())
     for inner, image in zip(axes, values.reshape(k, *sides), strict=True):
@@ -103,12 +99,20 @@ def gallery(
         inner.imshow(shown, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         inner.set(xticks=[], yticks=[])
         inner.spines[:].set(linewidth=0.5, alpha=0.5)
-    if names:
-        letters = max(len(part) for name in names for part in name.split("\n"))
-        size = min(8.0, max(5.0, points(ax)[0] / wide / _LETTER / max(letters, 1)))
-        for inner, name in zip(axes, names, strict=True):
-            inner.set_title(name, fontsize=size, pad=2, parse_math=False)
+    for inner, name in zip(axes, names, strict=False):
+        inner.set_title(name, fontsize=size, pad=2, parse_math=False)
     return axes
+
+
+def _places(k: int, wide: int, ratio: float, title: float, width: float, height: float) -> list[tuple[float, ...]]:
+    """Left, bottom, width and height of the images, as shares of Axes of this size in points, from the top on."""
+    deep = -(-k // wide)
+    across, down = width / wide, min(width / wide * ratio + title, height / deep)
+    inner = (across * (1 - 2 * _GAP) / width, max(down - title - 2 * _GAP * across, 0.2 * down) / height)
+    return [
+        ((m % wide + _GAP) * across / width, 1 - ((m // wide + 1) * down - _GAP * across) / height, *inner)
+        for m in range(k)
+    ]
 
 
 def _shape(shape: Any) -> tuple[int, ...]:

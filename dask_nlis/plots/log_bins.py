@@ -91,7 +91,8 @@ def joined(a: LogBins, b: LogBins) -> LogBins:
     for part in parts:
         place = ((part.first + np.arange(len(part.counts))) >> (shift - part.shift)) - low
         np.add.at(counts, place, part.counts)
-        np.add.at(sums, place, part.sums)
+        with np.errstate(over="ignore"):  # infinite, as a sum in one block would be
+            np.add.at(sums, place, part.sums)
     return LogBins(shift, low, counts, sums, **nowhere)
 
 

@@ -76,11 +76,15 @@ def lorenz(scores: Any, *, ax: Any = None) -> Any:
     corner = 1 - found.half
     ax.plot([corner, corner, 1], [0, 0.5, 0.5], color=orange, linewidth=1.3, label="half of the sum")
     ax.plot([corner], [0.5], color=orange, marker="o", markersize=6)
+    ax.text(
+        0.3, 0.31, "if all scores were equal", rotation=45, rotation_mode="anchor", transform_rotates_text=True,
+        va="bottom", fontsize=8.5, alpha=0.75,
+    )  # fmt: skip
     ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of rows, lowest scores first", ylabel="share of the sum of scores")
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter("{x:.0%}")
+        axis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
     quiet(ax)
-    ax.text(0.05, 0.93, f"Gini coefficient {found.gini:.2f}", va="top", fontsize=10.5, color=blue, fontweight="bold")
+    ax.text(0.05, 0.93, f"Gini coefficient {found.gini:.2f}", va="top", fontsize=10.5)
     left_out = f"{counted(bins.n_non_finite, 'row')} not finite, left out" if bins.n_non_finite else ""
     headline(ax, f"{_percent(found.half)} of the rows carry half of the sum", [left_out])
     return ax

@@ -8,10 +8,13 @@ import numpy as np
 from dask_nlis.diagnostics import Comparison
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.plots.palette import colour, marker
-from dask_nlis.plots.panel import check_axes, counted, headline, log_axis, name_at_end, panel, quiet
+from dask_nlis.plots.panel import check_axes, counted, headline, log_axis, name_lines, panel, points, quiet
 
-#: Sizes that are ticks of their own.
-_FEW = 7
+#: Sizes that may be ticks of their own, and points of a digit.
+_FEW, _DIGIT = 12, 6.4
+
+#: Share of the axis of sizes that is left free at either end.
+_MARGIN = 0.04
 
 
 class Line(NamedTuple):
@@ -63,25 +66,21 @@ def loss_against_size(comparison: Any, *, ax: Any = None) -> Any:
         raise InputError("comparison holds no finite loss; check Comparison.ok, or draw more rows")
     ax = panel(ax)
     logarithmic = bool((values[np.isfinite(values)] > 0).all())
-    for k, (name, sizes, quartiles) in enumerate(lines):
+    drawn = []
+    for k, (_, sizes, quartiles) in enumerate(lines):
         low, middle, high = np.where(np.isfinite(quartiles), quartiles, np.nan).T
-        if logarithmic:
+        if logarithmic:  # a band that goes below zero leaves the picture
             low = np.where(low > 0, low, np.nanmin(values[values > 0]) / 10)
-        ax.plot(sizes, middle, color=colour(k), marker=marker(k), markersize=5, linewidth=2, label=f"_{name}")
+        drawn += ax.plot(sizes, middle, color=colour(k), marker=marker(k), markersize=5, linewidth=2)
         ax.fill_between(sizes, low, high, color=colour(k), alpha=0.14, linewidth=0)
     ax.set(xlabel="rows drawn", ylabel=what)
-    sizes = np.unique(np.concatenate([line.sizes for line in lines]))
-    ax.set_xlim(sizes[0] / 1.06, sizes[-1] * 1.06)
-    log_axis(ax, "x")
+    _sizes(ax, np.unique(np.concatenate([line.sizes for line in lines])))
     if logarithmic:
         log_axis(ax, "y")
-    if len(sizes) <= _FEW:
-        ax.set_xticks(sizes, [f"{size:,}" for size in sizes.tolist()])
-        ax.set_xticks([], minor=True)
     quiet(ax)
     if len(lines) > 1:
-        _name(ax, lines, logarithmic)
-    headline(ax, "Loss against the size of the sample", [note])
+        name_lines(ax, [line.name for line in lines], drawn)
+    headline(ax, "Loss against sample size", [note])
     return ax
 
 
@@ -93,7 +92,7 @@ def _of_comparison(found: Comparison) -> tuple[list[Line], str, str]:
         lines.append(Line(name, sizes, np.array([quartiles[name, size] for size in sizes.tolist()]).reshape(-1, 3)))
     if not any(len(line.sizes) for line in lines):
         raise InputError("comparison holds no refit; give what compare returned")
-    what = "loss over all rows" if found.excess is None else "excess loss / loss of the reference"
+    what = "loss over all rows" if found.excess is None else "excess loss / reference loss"
     n_seeds = len(np.unique(found.seed))
     return lines, what, f"median and quartiles of {counted(n_seeds, 'seed')}, {found.scheme} draws"
 
@@ -122,12 +121,13 @@ def _of_runs(runs: Any) -> tuple[list[Line], str, str]:
     )
 
 
-def _name(ax: Any, lines: list[Line], logarithmic: bool) -> None:
-    """Write the name of each line beside its end, in its colour."""
-    scale = np.log if logarithmic else np.asarray
-    low, high = scale(np.array(ax.get_ylim()))
-    medians = [line.quartiles[:, 1] for line in lines]
-    ends = [median[np.isfinite(median)][-1:] for median in medians]
-    known = [k for k, end in enumerate(ends) if len(end)]
-    places = [float((scale(ends[k][0]) - low) / (high - low)) for k in known]
-    name_at_end(ax, [lines[k].name for k in known], places, [colour(k) for k in known])
+def _sizes(ax: Any, sizes: np.ndarray) -> None:
+    """The axis of sizes: they are its ticks where there is room for their numbers."""
+    span = np.log(sizes[-1] / sizes[0]) if len(sizes) > 1 else 1.0
+    ax.set_xlim(sizes[0] * np.exp(-_MARGIN * span), sizes[-1] * np.exp(_MARGIN * span))
+    log_axis(ax, "x")
+    texts = [f"{size:,}" for size in sizes.tolist()]
+    room = np.diff(np.log(sizes)) / (span * (1 + 2 * _MARGIN)) * points(ax)[0] * 0.8
+    if len(sizes) <= _FEW and all(room >= _DIGIT * max(map(len, texts)) + 6):
+        ax.set_xticks(sizes, texts)
+        ax.set_xticks([], minor=True)

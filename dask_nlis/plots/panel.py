@@ -1,6 +1,6 @@
 """The place where a picture is drawn: Axes that are given or made, a headline, labels that keep out of each other's way.
 
-Ink, the colour of all text and lines that are no data, is that of matplotlib's settings where the picture is drawn, so
+Ink, the colour of all text and of lines that are no data, is that of matplotlib's settings where the picture is drawn, so
 that a dark style has light text. Nothing here changes those settings, nor touches pyplot.
 """
 
@@ -15,8 +15,17 @@ from dask_nlis.errors import InputTypeError
 _NOTE, _GRID = 0.8, 0.14
 
 #: Points: size of a title, of a note and of its lines, and of a letter of either on average.
-_TITLE, _SMALL, _LINE = 11.5, 9.0, 11.5
+_TITLE, _SMALL, _LINE = 11.5, 9.0, 12.2
 _LETTER = 0.53
+
+#: Points of a name of a line, and the share of the width that names beside the picture may take.
+_NAME, _BESIDE = 9.5, 0.3
+
+#: Points between a picture and the names beside it.
+_STROKE = 14
+
+#: Inches around a picture.
+_PAD = 0.08
 
 #: Decades that an axis shows before ticks between them would be too many.
 _FEW_DECADES = 1.6
@@ -35,15 +44,19 @@ def matplotlib() -> Any:
 
 
 def check_axes(ax: Any) -> None:
-    """Raise unless there is matplotlib, and ax is None or Axes."""
-    if ax is not None and not isinstance(ax, matplotlib().axes.Axes):
+    """Raise unless there is matplotlib, and ax is None or Axes; to be called before anything is computed."""
+    axes = matplotlib().axes.Axes
+    if ax is not None and not isinstance(ax, axes):
         raise InputTypeError(f"ax is {type(ax).__name__}; give matplotlib Axes, or None for a new figure")
 
 
 def panel(ax: Any, width: float = 6.4, height: float = 4.2) -> Any:
     """The Axes to draw on: those given, or those of a new figure of this size in inches."""
-    figure = matplotlib().figure.Figure
-    return figure(figsize=(width, height), layout="constrained").add_subplot() if ax is None else ax
+    if ax is not None:
+        return ax
+    figure = matplotlib().figure.Figure(figsize=(width, height), layout="constrained")
+    figure.get_layout_engine().set(w_pad=_PAD, h_pad=_PAD)
+    return figure.add_subplot()
 
 
 def ink() -> Any:
@@ -62,12 +75,12 @@ def headline(ax: Any, title: str, notes: Sequence[str] = ()) -> None:
     width = points(ax)[0]
     small = [line for note in notes if note for line in textwrap.wrap(note, max(16, int(width / _LETTER / _SMALL)))]
     large = textwrap.wrap(title, max(14, int(width / _LETTER / _TITLE / 1.1)))
-    above = 7.0 + _LINE * len(small)
+    above = 6.0 + (_LINE * len(small) + 3.0 if small else 0.0)
     ax.set_title("\n".join(large), loc="left", fontsize=_TITLE, fontweight="bold", pad=above, parse_math=False)
     if small:
         ax.annotate(
             "\n".join(small), (0, 1), (0, 6), "axes fraction", "offset points", va="bottom", fontsize=_SMALL, alpha=_NOTE,
-            linespacing=_LINE / _SMALL / 1.2, parse_math=False,
+            linespacing=1.15, parse_math=False,
         )  # fmt: skip
 
 
@@ -105,21 +118,50 @@ def counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def short(name: str, ax: Any) -> str:
-    """A name of at most a third of the width, on one line, cut in its middle."""
-    most = max(8, int(points(ax)[0] / 3 / _LETTER / _SMALL))
+def short(name: str, room: float) -> str:
+    """A name on one line of so many points, cut in its middle."""
+    most = max(8, int(room / _LETTER / _NAME))
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
     return line if len(line) <= most else f"{line[: most - most // 2 - 1]}…{line[len(line) - most // 2 :]}"
 
 
-def name_at_end(ax: Any, names: Sequence[str], places: Sequence[float], colours: Sequence[str]) -> None:
-    """Write the names of lines beside the right end of the axis, each in its colour at its place (share of the height)."""
-    moved = apart(places, 12.5 / points(ax)[1], 0.03, 0.97)
-    for name, place, colour in zip(names, moved, colours, strict=True):
+def name_lines(ax: Any, names: Sequence[str], lines: Sequence[Any]) -> None:
+    """Write the name of each line beside its right end, with a stroke of its colour to it; below the picture where narrow.
+
+    The limits of the axes are final.
+    """
+    if max(map(len, names)) * _LETTER * _NAME > points(ax)[0] * _BESIDE:
+        _name_below(ax, names, lines)
+        return
+    beside = ax.transAxes + matplotlib().transforms.ScaledTranslation(_STROKE / 72, 0, ax.figure.dpi_scale_trans)
+    ends = [_end(line) for line in lines]
+    places = [ax.transAxes.inverted().transform(ax.transData.transform(end))[1] for end in ends]
+    places = apart(places, 12.5 / points(ax)[1], 0.03, 0.97)
+    for name, line, end, place in zip(names, lines, ends, places, strict=True):
+        stroke = {"arrowstyle": "-", "color": line.get_color(), "linewidth": 1, "shrinkA": 1, "shrinkB": 4}
         ax.annotate(
-            short(name, ax), (1, place), (6, 0), "axes fraction", "offset points", color=colour, va="center",
-            fontsize=9.5, parse_math=False, annotation_clip=False,
+            name, end, (1, place), "data", beside, va="center", fontsize=_NAME, parse_math=False, annotation_clip=False,
+            arrowprops=stroke | {"relpos": (0, 0.5)},
         )  # fmt: skip
+
+
+def _end(line: Any) -> tuple[float, float]:
+    """The last point of a line that has a place."""
+    known = [(x, y) for x, y in zip(*line.get_data(), strict=True) if math.isfinite(y)]
+    return known[-1] if known else (line.get_xdata()[-1], line.axes.get_ylim()[0])
+
+
+def _name_below(ax: Any, names: Sequence[str], lines: Sequence[Any]) -> None:
+    mpl = matplotlib()
+    shown = [short(name, 0.85 * points(ax)[0]) for name in names]
+    room = points(ax)[0] / (max(map(len, shown)) * _LETTER * _NAME + 34.0)
+    below = mpl.transforms.ScaledTranslation(0, -38 / 72, ax.figure.dpi_scale_trans)
+    legend = ax.legend(
+        lines, shown, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=ax.transAxes + below, ncols=max(1, int(room)),
+        frameon=False, fontsize=_NAME, handlelength=1.6, columnspacing=1.2, borderpad=0, borderaxespad=0,
+    )  # fmt: skip
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def apart(places: Sequence[float], distance: float, low: float, high: float) -> list[float]:

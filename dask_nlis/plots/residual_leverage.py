@@ -10,11 +10,26 @@ from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.plots import cells as plane
 from dask_nlis.plots.log_bins import NONE, LogBins, beyond, joined, log_bins
 from dask_nlis.plots.palette import COLOURS, colour
-from dask_nlis.plots.panel import check_axes, counted, headline, log_axis, matplotlib, panel, plain, quiet
-from dask_nlis.plots.rows import LABEL, each_block, one_a_row
+from dask_nlis.plots.panel import (
+    check_axes,
+    counted,
+    headline,
+    ink,
+    log_axis,
+    matplotlib,
+    panel,
+    plain,
+    points,
+    quiet,
+    short,
+)
+from dask_nlis.plots.rows import LABEL, LARGEST, each_block, one_a_row
 
 #: Rows that are drawn as points; more are counted in cells.
 _MOST_POINTS = 5_000
+
+#: Area of a point in square points, and how much smaller or larger weights make it.
+_AREA, _AREAS = 14.0, (0.5, 10.0)
 
 #: Points above which a picture of lines keeps them as pixels.
 _MOST_SHAPES = 2_000
@@ -22,14 +37,11 @@ _MOST_SHAPES = 2_000
 #: Shares of the rows that lie beyond the curves, and rows there are at least for the second.
 _SHARES, _MANY = (0.1, 0.01), 500
 
-#: Beyond it matplotlib cannot place anything.
-_LARGEST = 1e300
-
 #: What values may be.
 _ALLOWED = {
-    "weights": f"finite values from 0 to {_LARGEST:g}",
+    "weights": f"finite values from 0 to {LARGEST:g}",
     "leverage": "values from 0 to 1, such as leverage_scores",
-    "residuals": f"values up to {_LARGEST:g} either way",
+    "residuals": f"values up to {LARGEST:g} either way",
 }
 
 _ROW = np.dtype([("residual", np.float64), ("leverage", np.float64), ("weight", np.float64)])
@@ -91,8 +103,8 @@ def residual_leverage(
     ('leverage', 'residual, EUR', 'log')
     """
     r = one_a_row("residuals", residuals)
-    h = one_a_row("leverage", leverage, r)
-    w = None if weights is None else one_a_row("weights", weights, r)
+    h = one_a_row("leverage", leverage, r, "residuals")
+    w = None if weights is None else one_a_row("weights", weights, r, "residuals")
     if not isinstance(label, str):
         raise InputTypeError(f"label is {type(label).__name__}; give a text")
     check_axes(ax)
@@ -107,19 +119,22 @@ def residual_leverage(
         raise InputError(
             f"{argument} hold a value that is not allowed, first at row {row:,}; give {_ALLOWED[argument]}"
         )
-    if not found.influence.n_positive and (found.n_left_out == n):
+    if found.n_left_out == n:
         raise InputError("leverage is 0, or residuals or leverage are not finite, in all rows; check both")
 
     ax = panel(ax)
-    note = _points(ax, rows, w is not None) if found.cells is None else _cells(ax, found.cells, w is not None)
-    ax.axhline(0, color=matplotlib().rcParams["text.color"], alpha=0.5, linewidth=0.8)
+    if found.cells is None:
+        note = _points(ax, rows, w is not None, found.influence)
+    else:
+        note = _cells(ax, found.cells, w is not None)
+    ax.axhline(0, color=ink(), alpha=0.5, linewidth=0.8)
     log_axis(ax, "x")
-    _curves(ax, found.influence)
+    curves = _curves(ax, found.influence)
     ax.set_xlabel("leverage")
-    ax.set_ylabel(label, parse_math=False)
+    ax.set_ylabel(short(label, points(ax)[1] / 0.8), parse_math=False)
     quiet(ax)
     left_out = f"left out: {counted(found.n_left_out, 'row')} of leverage 0 or not finite" if found.n_left_out else ""
-    headline(ax, f"Residual and leverage of {counted(n, 'row')}", [note, left_out])
+    headline(ax, "Residuals against leverage", [f"{counted(n, 'row')}; {note}".removesuffix("; "), curves, left_out])
     return ax
 
 
@@ -156,35 +171,46 @@ def _placed(rows: np.ndarray) -> np.ndarray:
     return rows[np.isfinite(rows["residual"]) & np.isfinite(rows["leverage"]) & (rows["leverage"] > 0)]
 
 
+def _influence(rows: np.ndarray) -> np.ndarray:
+    """|residual| sqrt(leverage) of each row."""
+    with np.errstate(over="ignore"):  # such a row lies beyond all curves
+        return np.abs(rows["residual"]) * np.sqrt(rows["leverage"])
+
+
 def _block(rows: np.ndarray, start: int, in_cells: bool = True) -> Found:
     residual, leverage, weight = (rows[name] for name in ("residual", "leverage", "weight"))
     wrong = {
-        "weights": ~((weight >= 0) & (weight <= _LARGEST)),
-        "leverage": (leverage < 0) | (np.isfinite(leverage) & (leverage > _LARGEST)),
-        "residuals": np.isfinite(residual) & (np.abs(residual) > _LARGEST),
+        "weights": ~((weight >= 0) & (weight <= LARGEST)),
+        "leverage": (leverage < 0) | (np.isfinite(leverage) & (leverage > LARGEST)),
+        "residuals": np.isfinite(residual) & (np.abs(residual) > LARGEST),
     }
-    bad = next(((name, start + int(np.flatnonzero(rows)[0])) for name, rows in wrong.items() if rows.any()), None)
+    bad = next(((name, start + int(np.flatnonzero(at)[0])) for name, at in wrong.items() if at.any()), None)
     mine = _placed(rows)
-    with np.errstate(over="ignore"):  # such a row lies beyond all curves
-        influence = np.abs(mine["residual"]) * np.sqrt(mine["leverage"])
     return Found(
-        log_bins(influence, beside=mine["weight"]),
+        log_bins(_influence(mine), beside=mine["weight"]),
         plane.cells(mine["leverage"], mine["residual"], mine["weight"]) if in_cells and bad is None else None,
         len(rows) - len(mine),
         bad,
     )
 
 
-def _points(ax: Any, rows: np.ndarray, weighted: bool) -> str:
+def _points(ax: Any, rows: np.ndarray, weighted: bool, influence: LogBins) -> str:
+    """Points, those beyond the outermost curve in its colour."""
     mine = _placed(rows)
-    area = np.full(len(mine), 14.0)
+    area = np.full(len(mine), _AREA)
     if weighted and mine["weight"].any():
-        area *= np.clip(mine["weight"] / np.median(mine["weight"][mine["weight"] > 0]), 0.2, 12.0)
-    ax.scatter(
-        mine["leverage"], mine["residual"], s=area, color=colour(0), alpha=0.55, linewidths=0,
-        rasterized=len(mine) > _MOST_SHAPES,
-    )  # fmt: skip
-    return "area of a point: the rows it stands for" if weighted else ""
+        area *= np.clip(mine["weight"] / np.median(mine["weight"][mine["weight"] > 0]), *_AREAS)
+    outside = (
+        _influence(mine) > beyond(influence, _shares(influence)[-1])
+        if influence.sums.any()
+        else np.zeros(len(mine), bool)
+    )
+    for chosen, which, opacity in ((~outside, 0, 0.5), (outside, 1, 0.9)):
+        ax.scatter(
+            mine["leverage"][chosen], mine["residual"][chosen], s=area[chosen], color=colour(which), alpha=opacity,
+            linewidths=0, rasterized=len(mine) > _MOST_SHAPES,
+        )  # fmt: skip
+    return "area of a point: rows it stands for" if weighted else ""
 
 
 def _cells(ax: Any, found: plane.Cells, weighted: bool) -> str:
@@ -194,24 +220,38 @@ def _cells(ax: Any, found: plane.Cells, weighted: bool) -> str:
     most = float(found.sums.max())
     scale = mpl.colors.LogNorm(float(shown.min()), most) if most > shown.min() else None
     ax.pcolormesh(found.across, found.up, shown, cmap=faint, norm=scale, rasterized=True, linewidth=0)
+    left, right = found.across[[0, -1]].tolist()
+    bottom, top = found.up[[0, -1]].tolist()
+    margin = (right / left) ** 0.03
+    ax.set(xlim=(left / margin, right * margin), ylim=(bottom - 0.03 * (top - bottom), top + 0.03 * (top - bottom)))
     return f"stronger colour: more {'weight' if weighted else 'rows'} in a cell, up to {plain(float(f'{most:.3g}'))}"
 
 
-def _curves(ax: Any, influence: LogBins) -> None:
-    """Curves of equal |residual| sqrt(leverage), named where they leave the picture."""
+def _shares(influence: LogBins) -> tuple[float, ...]:
+    return _SHARES if influence.n_positive >= _MANY else _SHARES[:1]
+
+
+def _curves(ax: Any, influence: LogBins) -> str:
+    """Curves of equal |residual| sqrt(leverage), named where they come into the picture; returns what they are."""
     if not influence.sums.any():
-        return
+        return ""
     low, high = ax.get_xlim()
     bottom, top = ax.get_ylim()
-    for k, share in enumerate(_SHARES if influence.n_positive >= _MANY else _SHARES[:1]):
-        at = np.geomspace(low, high, 200)
-        residual = beyond(influence, share) / np.sqrt(at)
-        for side in (residual, -residual):
-            ax.plot(at, side, color=colour(1), linewidth=1.4, linestyle="-" if k else (0, (5, 2)))
-        end = float(residual[-1])
-        if bottom < end < top:
+    at = np.geomspace(low, high, 200)
+    shares = _shares(influence)
+    for k, share in enumerate(shares):
+        edge = beyond(influence, share)
+        for side in (1, -1):
+            ax.plot(at, side * edge / np.sqrt(at), color=colour(1), linewidth=1.4, linestyle="-" if k else (0, (5, 2)))
+        enters = low if edge / np.sqrt(low) < top else (edge / top) ** 2
+        if edge > 0 < top and enters < high:
             ax.annotate(
-                f"{share:.0%}", (high, end), (5, 0), "data", "offset points", color=colour(1), va="center", fontsize=9,
-                annotation_clip=False,
+                _percent(share), (enters, edge / np.sqrt(enters)), (7, -1) if enters > low else (5, 3), "data",
+                "offset points", va="top" if enters > low else "bottom", fontsize=9,
             )  # fmt: skip
     ax.set(xlim=(low, high), ylim=(bottom, top))
+    return f"beyond the curves: {' and '.join(map(_percent, shares))}, by |residual| √leverage"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

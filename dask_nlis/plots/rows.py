@@ -14,9 +14,12 @@ from dask_nlis.intake import open_array
 #: What tasks are called on the dashboard.
 LABEL = "nlis-plot"
 
+#: Beyond it nothing can be placed: matplotlib adds margins.
+LARGEST = 1e300
 
-def one_a_row(argument: str, value: Any, like: da.Array | None = None) -> da.Array:
-    """A lazy array (n,) of float64; with `like` as long as that one and in its blocks."""
+
+def one_a_row(argument: str, value: Any, like: da.Array | None = None, first: str = "") -> da.Array:
+    """A lazy array (n,) of float64; with `like`, the argument `first`, as long as that one and in its blocks."""
     array = open_array(argument, value, chunks=None if like is None else like.chunks[0]).array
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -25,7 +28,7 @@ def one_a_row(argument: str, value: Any, like: da.Array | None = None) -> da.Arr
     if not array.shape[0]:
         raise InputError(f"{argument} is empty; give at least one row")
     if like is not None and array.shape != like.shape:
-        raise InputError(f"{argument} has {array.shape[0]:,} rows, but there are {like.shape[0]:,}; give as many")
+        raise InputError(f"{argument} has {array.shape[0]:,} rows, but {first} {like.shape[0]:,}; give as many of both")
     if like is not None and array.chunks != like.chunks:
         array = array.rechunk(like.chunks, method="tasks")
     return array if array.dtype == np.float64 and array.dtype.isnative else array.astype(np.float64)

@@ -8,8 +8,8 @@ import numpy as np
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.plots.log_bins import NONE, LogBins, bars, joined, log_bins
 from dask_nlis.plots.palette import GREY, colour
-from dask_nlis.plots.panel import check_axes, counted, headline, log_axis, panel, quiet
-from dask_nlis.plots.rows import checked_number, each_block, one_a_row, rows_by_block
+from dask_nlis.plots.panel import check_axes, counted, headline, log_axis, panel, points, quiet
+from dask_nlis.plots.rows import LARGEST, checked_number, each_block, one_a_row, rows_by_block
 from dask_nlis.sample import Sample
 
 #: Bars of a histogram, at most: each is made of several of the bins that were counted.
@@ -17,6 +17,12 @@ _MOST_BARS = 400
 
 #: Where bars begin on their log axis: below one row.
 _FLOOR = 0.6
+
+#: Ratio of the largest score to the smallest below which all rows are one bar.
+_NARROW = 1.05
+
+#: Points across in which two names stand side by side.
+_WIDE = 290
 
 
 def scores(scores: Any, *, sample: Sample | None = None, bins: int = 60, ax: Any = None) -> Any:
@@ -46,7 +52,7 @@ def scores(scores: Any, *, sample: Sample | None = None, bins: int = 60, ax: Any
     Raises
     ------
     InputError, InputTypeError
-        If scores are not (n,), one of them is negative, sample is of other rows, or an argument is not allowed.
+        If scores are not (n,), one of them is negative or beyond 1e300, sample is of other rows, or an argument is not allowed.
     ImportError
         Without matplotlib.
 
@@ -71,28 +77,44 @@ def scores(scores: Any, *, sample: Sample | None = None, bins: int = 60, ax: Any
     if whole.negative is not None:
         raise InputError(f"scores hold a negative value, first at row {whole.negative:,}; give scores >= 0")
 
+    if whole.n_positive and whole.edges[-2] > LARGEST:
+        raise InputError(f"scores hold values beyond {LARGEST:g}, which have no place; divide them by a power of two")
+
     ax = panel(ax)
     ax.set(xlabel="score", ylabel="rows")
     if whole.n_positive:
-        heights, edges = bars(whole, n_bars)
-        shown = edges if len(heights) > 1 else edges[0] * np.array([0.97, 1.03])
-        ax.stairs(heights, shown, baseline=_FLOOR, fill=True, color=GREY, alpha=0.6, label=f"all {counted(n, 'row')}")
-        if sample is not None:
-            label = f"{counted(len(sample), 'row')} drawn"
-            ax.stairs(_heights(drawn, edges), shown, baseline=_FLOOR, color=colour(1), linewidth=1.6, label=label)
-        ax.set_ylim(_FLOOR, heights.max() * (1.5 if sample is None else 5.0))
-        ax.set_xlim(
-            *(shown[[0, -1]] * ([0.5, 2.0] if len(heights) == 1 else (shown[-1] / shown[0]) ** np.array([-0.02, 0.02])))
-        )
-        log_axis(ax, "x")
-        log_axis(ax, "y")
+        _draw(ax, whole, drawn, n_bars, [f"all {counted(n, 'row')}"], None if sample is None else len(sample))
     quiet(ax, "y")
-    if sample is not None and whole.n_positive:
-        ax.legend(loc="upper left", ncols=2, frameon=False, fontsize=9, handlelength=1.4, borderaxespad=0.1)
     missing = [f"{counted(whole.n_zero, 'row')} of score zero"] if whole.n_zero else []
     missing += [f"{counted(whole.n_non_finite, 'row')} not finite"] if whole.n_non_finite else []
     headline(ax, f"Scores of {counted(n, 'row')}", [f"besides: {', '.join(missing)}"] if missing else [])
     return ax
+
+
+def _draw(ax: Any, whole: LogBins, drawn: LogBins, n_bars: int, names: list[str], n_drawn: int | None) -> None:
+    """Bars of all rows, and the outline of those drawn where there is a sample."""
+    heights, edges = bars(whole, n_bars)
+    if edges[-1] < _NARROW * edges[0]:
+        heights, edges = np.array([heights.sum()]), edges[0] * np.array([1.0, _NARROW])
+    ax.stairs(heights, edges, baseline=_FLOOR, fill=True, facecolor=(GREY, 0.5), edgecolor=GREY, label=names[0])
+    room = 1.5
+    if n_drawn is not None:
+        name = f"{counted(n_drawn, 'row')} drawn"
+        ax.stairs(_heights(drawn, edges), edges, baseline=_FLOOR, color=colour(1), linewidth=1.6, label=name)
+        side_by_side = points(ax)[0] > _WIDE
+        room = 5.0 if side_by_side else 16.0
+        columns = 2 if side_by_side else 1
+        ax.legend(loc="upper left", ncols=columns, frameon=False, fontsize=9, handlelength=1.4, borderaxespad=0.1)
+    ax.set(xlim=_limits(edges[0], edges[-1]), ylim=(_FLOOR, heights.max() * room))
+    log_axis(ax, "x")
+    log_axis(ax, "y")
+
+
+def _limits(low: float, high: float) -> tuple[float, float]:
+    """A little more than from the first bar to the last, and two octaves at least."""
+    first, last = np.log2([low, high])
+    margin = max(0.02 * (last - first), 1 - (last - first) / 2)
+    return float(np.exp2(max(first - margin, -1074))), float(np.exp2(min(last + margin, 1023)))
 
 
 def _counted(array: da.Array, sample: Sample | None) -> tuple[LogBins, LogBins]:
