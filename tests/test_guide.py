@@ -15,7 +15,9 @@ def run(page):
 
 
 @pytest.mark.parametrize(
-    "page", sorted(set(GUIDE.glob("*.md")) - {GUIDE / "torch.md", GUIDE / "xarray.md"}), ids=lambda page: page.stem
+    "page",
+    sorted(set(GUIDE.glob("*.md")) - {GUIDE / "pictures.md", GUIDE / "torch.md", GUIDE / "xarray.md"}),
+    ids=lambda page: page.stem,
 )
 def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # which a page may leave
@@ -33,3 +35,11 @@ def test_the_xarray_page_runs_as_it_stands(tmp_path, monkeypatch):
     pytest.importorskip("xarray")
     monkeypatch.chdir(tmp_path)
     run(GUIDE / "xarray.md")
+
+
+@pytest.mark.adapters
+def test_the_page_of_pictures_runs_as_it_stands(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    run(GUIDE / "pictures.md")
+    assert {path.name for path in tmp_path.iterdir()} == {"plots.png", "scores.png"}

@@ -195,7 +195,8 @@ def test_the_lorenz_curve_and_gini_are_by_their_definitions(kind, rng):
     count = np.searchsorted(highest, 0.5 - 1e-12) + 1
     share = 1 - half.get_xdata()[0]
     assert (count - 1) / 1500 - 1e-3 <= share <= count / 1500 + 1e-3
-    assert ax.get_title(loc="left").endswith("of the rows carry half of the sum")
+    said = ax.get_title(loc="left").removesuffix(" % of rows carry half the sum")
+    assert float(said) == pytest.approx(100 * count / 1500, rel=0.06)
     assert (ax.get_xlim(), ax.get_ylim()) == ((0, 1), (0, 1))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("share of rows, lowest scores first", "share of the sum of scores")
 
@@ -300,7 +301,7 @@ def test_curves_have_their_share_of_the_weights_beyond_them(n, rng):
     curves = [line for line in ax.lines if len(line.get_xdata()) > 2]
     shares = (0.1, 0.01) if n >= 500 else (0.1,)
     assert len(curves) == 2 * len(shares)
-    for share, above, below in zip(shares, curves[::2], curves[1::2], strict=True):
+    for share, above, below in zip(reversed(shares), curves[::2], curves[1::2], strict=True):
         x, y = above.get_data()
         np.testing.assert_array_equal(y, -below.get_ydata())
         edge = y * np.sqrt(x)
@@ -551,7 +552,7 @@ def test_pictures_are_drawn_where_they_are_told_to_be_and_change_no_state(drawin
     assert dict(mpl.rcParams) == before
 
 
-@pytest.mark.parametrize("size", [(6.4, 4.2), (3.4, 3.6), (10, 6)])
+@pytest.mark.parametrize("size", [(6.4, 4.2), (3.4, 3.6)])
 @pytest.mark.parametrize("name", NAMES)
 def test_text_lies_inside_the_picture_and_no_text_on_another(drawings, name, size):
     ax = drawings[name](axes(*size))

@@ -8,7 +8,7 @@ import numpy as np
 from dask_nlis.diagnostics import Comparison
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.plots.palette import colour, marker
-from dask_nlis.plots.panel import check_axes, counted, headline, log_axis, name_lines, panel, points, quiet
+from dask_nlis.plots.panel import check_axes, counted, headline, log_axis, name_lines, panel, plain_axis, points, quiet
 
 #: Sizes that may be ticks of their own, and points of a digit.
 _FEW, _DIGIT = 12, 6.4
@@ -77,6 +77,8 @@ def loss_against_size(comparison: Any, *, ax: Any = None) -> Any:
     _sizes(ax, np.unique(np.concatenate([line.sizes for line in lines])))
     if logarithmic:
         log_axis(ax, "y")
+    else:
+        plain_axis(ax.yaxis)
     quiet(ax)
     if len(lines) > 1:
         name_lines(ax, [line.name for line in lines], drawn)

@@ -15,7 +15,7 @@ from dask_nlis.errors import InputTypeError
 _NOTE, _GRID = 0.8, 0.14
 
 #: Points: size of a title, of a note and of its lines, and of a letter of either on average.
-_TITLE, _SMALL, _LINE = 11.5, 9.0, 12.2
+_TITLE, _SMALL, _LINE = 11.5, 9.0, 11.2
 _LETTER = 0.53
 
 #: Points of a name of a line, and the share of the width that names beside the picture may take.
@@ -27,8 +27,8 @@ _STROKE = 14
 #: Inches around a picture.
 _PAD = 0.08
 
-#: Decades that an axis shows before ticks between them would be too many.
-_FEW_DECADES = 1.6
+#: Decades that an axis shows with ticks between them, and with every second or third of them.
+_FEW_DECADES, _MANY_DECADES = 1.6, 60
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -75,12 +75,12 @@ def headline(ax: Any, title: str, notes: Sequence[str] = ()) -> None:
     width = points(ax)[0]
     small = [line for note in notes if note for line in textwrap.wrap(note, max(16, int(width / _LETTER / _SMALL)))]
     large = textwrap.wrap(title, max(14, int(width / _LETTER / _TITLE / 1.1)))
-    above = 6.0 + (_LINE * len(small) + 3.0 if small else 0.0)
+    above = 6.0 + (_LINE * len(small) + 4.0 if small else 0.0)
     ax.set_title("\n".join(large), loc="left", fontsize=_TITLE, fontweight="bold", pad=above, parse_math=False)
     if small:
         ax.annotate(
             "\n".join(small), (0, 1), (0, 6), "axes fraction", "offset points", va="bottom", fontsize=_SMALL, alpha=_NOTE,
-            linespacing=1.15, parse_math=False,
+            linespacing=1.2, parse_math=False,
         )  # fmt: skip
 
 
@@ -98,19 +98,37 @@ def log_axis(ax: Any, which: str) -> None:
     ax.set(**{f"{which}scale": "log"})
     axis = {"x": ax.xaxis, "y": ax.yaxis}[which]
     low, high = axis.get_view_interval()
-    few = high < low * 10**_FEW_DECADES
-    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+    if last - first > _MANY_DECADES:  # matplotlib's own go beyond the largest float64
+        powers = range(first, last + 1, (last - first) // 5)
+        axis.set_major_locator(ticker.FixedLocator([10.0**power for power in powers]))
+        axis.set_minor_locator(ticker.NullLocator())
+    elif high < 3 * low:
+        axis.set_major_locator(ticker.MaxNLocator(5))
+        axis.set_minor_locator(ticker.NullLocator())
+    else:
+        few = high < low * 10**_FEW_DECADES
+        axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: plain(value)))
     axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def plain_axis(axis: Any) -> None:
+    """Write the numbers of a linear axis plainly."""
+
+    def text(value: float, _: Any) -> str:
+        return plain(value) if value >= 0 else f"\u2212{plain(-value)}"
+
+    axis.set_major_formatter(matplotlib().ticker.FuncFormatter(text))
 
 
 def plain(value: float) -> str:
     """A number as people write it: 0.002, 50,000, 2·10⁷."""
     if value <= 0 or 1e-3 <= value < 1e6:
         return f"{value:,.6g}" if value < 1e5 else f"{value:,.0f}"
-    power = math.floor(math.log10(value) + 1e-9)
-    digits = f"{value / 10.0**power:.3g}"
-    return ("" if digits == "1" else f"{digits}·") + "10" + str(power).translate(_RAISED)
+    digits, power = f"{value:.2e}".split("e")
+    factor = "" if float(digits) == 1 else f"{float(digits):g}·"
+    return factor + "10" + str(int(power)).translate(_RAISED)
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

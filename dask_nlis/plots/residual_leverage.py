@@ -1,5 +1,6 @@
 """Residuals against leverage."""
 
+import math
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -19,6 +20,7 @@ from dask_nlis.plots.panel import (
     matplotlib,
     panel,
     plain,
+    plain_axis,
     points,
     quiet,
     short,
@@ -130,6 +132,7 @@ def residual_leverage(
     ax.axhline(0, color=ink(), alpha=0.5, linewidth=0.8)
     log_axis(ax, "x")
     curves = _curves(ax, found.influence)
+    plain_axis(ax.yaxis)
     ax.set_xlabel("leverage")
     ax.set_ylabel(short(label, points(ax)[1] / 0.8), parse_math=False)
     quiet(ax)
@@ -239,16 +242,19 @@ def _curves(ax: Any, influence: LogBins) -> str:
     bottom, top = ax.get_ylim()
     at = np.geomspace(low, high, 200)
     shares = _shares(influence)
-    for k, share in enumerate(shares):
+    above = math.inf  # where the curve before comes in
+    for share in reversed(shares):
         edge = beyond(influence, share)
         for side in (1, -1):
-            ax.plot(at, side * edge / np.sqrt(at), color=colour(1), linewidth=1.4, linestyle="-" if k else (0, (5, 2)))
+            style = (0, (5, 2)) if share == _SHARES[0] else "-"
+            ax.plot(at, side * edge / np.sqrt(at), color=colour(1), linewidth=1.4, linestyle=style)
         enters = low if edge / np.sqrt(low) < top else (edge / top) ** 2
         if edge > 0 < top and enters < high:
-            ax.annotate(
-                _percent(share), (enters, edge / np.sqrt(enters)), (7, -1) if enters > low else (5, 3), "data",
-                "offset points", va="top" if enters > low else "bottom", fontsize=9,
-            )  # fmt: skip
+            height = edge / np.sqrt(enters)
+            close = (above - height) / (top - bottom) * points(ax)[1] < 14
+            offset, va = ((7, -1), "top") if enters > low else ((5, -3), "top") if close else ((5, 3), "bottom")
+            ax.annotate(_percent(share), (enters, height), offset, "data", "offset points", va=va, fontsize=9)
+            above = height if enters == low else math.inf
     ax.set(xlim=(low, high), ylim=(bottom, top))
     return f"beyond the curves: {' and '.join(map(_percent, shares))}, by |residual| √leverage"
 

@@ -32,7 +32,8 @@ def scores(scores: Any, *, sample: Sample | None = None, bins: int = 60, ax: Any
     sample, the distinct rows that it drew are outlined on top: where the outline meets the bars, all rows were drawn.
 
     Rows are counted inside the tasks that compute the scores, in up to 4,096 bins over their range, of which each bar
-    takes several: its count is exact. A block sends at most 64 kB, and nothing of length n comes to the client.
+    takes several: its count is exact. A block sends at most 64 kB, as much again for the drawn rows, and nothing of
+    length n comes to the client.
 
     Parameters
     ----------
@@ -83,7 +84,7 @@ def scores(scores: Any, *, sample: Sample | None = None, bins: int = 60, ax: Any
     ax = panel(ax)
     ax.set(xlabel="score", ylabel="rows")
     if whole.n_positive:
-        _draw(ax, whole, drawn, n_bars, [f"all {counted(n, 'row')}"], None if sample is None else len(sample))
+        _draw(ax, whole, drawn, n_bars, n, None if sample is None else len(sample))
     quiet(ax, "y")
     missing = [f"{counted(whole.n_zero, 'row')} of score zero"] if whole.n_zero else []
     missing += [f"{counted(whole.n_non_finite, 'row')} not finite"] if whole.n_non_finite else []
@@ -91,12 +92,20 @@ def scores(scores: Any, *, sample: Sample | None = None, bins: int = 60, ax: Any
     return ax
 
 
-def _draw(ax: Any, whole: LogBins, drawn: LogBins, n_bars: int, names: list[str], n_drawn: int | None) -> None:
+def _draw(ax: Any, whole: LogBins, drawn: LogBins, n_bars: int, n: int, n_drawn: int | None) -> None:
     """Bars of all rows, and the outline of those drawn where there is a sample."""
     heights, edges = bars(whole, n_bars)
     if edges[-1] < _NARROW * edges[0]:
         heights, edges = np.array([heights.sum()]), edges[0] * np.array([1.0, _NARROW])
-    ax.stairs(heights, edges, baseline=_FLOOR, fill=True, facecolor=(GREY, 0.5), edgecolor=GREY, label=names[0])
+    ax.stairs(
+        heights,
+        edges,
+        baseline=_FLOOR,
+        fill=True,
+        facecolor=(GREY, 0.5),
+        edgecolor=GREY,
+        label=f"all {counted(n, 'row')}",
+    )
     room = 1.5
     if n_drawn is not None:
         name = f"{counted(n_drawn, 'row')} drawn"
@@ -105,7 +114,7 @@ def _draw(ax: Any, whole: LogBins, drawn: LogBins, n_bars: int, names: list[str]
         room = 5.0 if side_by_side else 16.0
         columns = 2 if side_by_side else 1
         ax.legend(loc="upper left", ncols=columns, frameon=False, fontsize=9, handlelength=1.4, borderaxespad=0.1)
-    ax.set(xlim=_limits(edges[0], edges[-1]), ylim=(_FLOOR, heights.max() * room))
+    ax.set(xlim=_limits(edges[0], edges[-1]), ylim=(_FLOOR, max(3.0, heights.max() * room)))
     log_axis(ax, "x")
     log_axis(ax, "y")
 
