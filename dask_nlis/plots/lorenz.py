@@ -20,6 +20,12 @@ class Curve(NamedTuple):
     gini: float
     half: float  # smallest share of the rows, highest scores first, that carries half of the sum
 
+    def points(self, most: int = 500) -> tuple[np.ndarray, np.ndarray]:
+        """Points of the curve for a picture: so many at most, as far apart along it as can be."""
+        along = self.rows + self.carried
+        place = np.unique(np.searchsorted(along, np.linspace(0, along[-1], most)).clip(max=len(along) - 1))
+        return self.rows[place], self.carried[place]
+
 
 def lorenz(scores: Any, *, ax: Any = None) -> Any:
     """Draw which share of the sum of the scores (n,) which share of the rows carries -> Axes. Reads them once, in blocks.
@@ -72,8 +78,9 @@ def lorenz(scores: Any, *, ax: Any = None) -> Any:
     ax = panel(ax, 5.2, 4.8)
     blue, orange = colour(0), colour(1)
     ax.plot([0, 1], [0, 1], color=ink(), alpha=0.45, linewidth=1, linestyle=(0, (4, 3)), label="equal scores")
-    ax.plot(found.rows, found.carried, color=blue, linewidth=2.2, solid_capstyle="round", label="scores")
-    ax.fill_between(found.rows, found.carried, found.rows, color=blue, alpha=0.14, linewidth=0)
+    rows, carried = found.points()
+    ax.plot(rows, carried, color=blue, linewidth=2.2, solid_capstyle="round", label="scores")
+    ax.fill_between(rows, carried, rows, color=blue, alpha=0.14, linewidth=0)
     corner = 1 - found.half
     ax.plot([corner, corner, 1], [0, 0.5, 0.5], color=orange, linewidth=1.3, label="half of the sum")
     ax.plot([corner], [0.5], color=orange, marker="o", markersize=6, clip_on=False)

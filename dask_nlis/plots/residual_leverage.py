@@ -1,5 +1,6 @@
 """Residuals against leverage."""
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -33,8 +34,11 @@ _MOST_POINTS = 5_000
 #: Area of a point in square points, and how much smaller or larger weights make it.
 _AREA, _AREAS = 14.0, (0.5, 10.0)
 
+#: Areas are rounded to powers of it.
+_STEP = 1.2
+
 #: Points above which a picture of lines keeps them as pixels.
-_MOST_SHAPES = 2_000
+_MOST_SHAPES = 1_500
 
 #: Shares of the rows that lie beyond the curves, and rows there are at least for the second.
 _SHARES, _MANY = (0.1, 0.01), 500
@@ -66,7 +70,7 @@ def residual_leverage(
 ) -> Any:
     """Draw residuals (n,) against leverage (n,) -> Axes. Reads each once, in blocks.
 
-    Up to 5,000 rows are points, of an area in proportion to their weights; more are counted in cells. Curves of equal
+    Up to 5,000 rows are points, of an area in proportion to their weights, to a tenth; more are counted in cells. Curves of equal
     |residual| sqrt(leverage), to which the influence of a row on a least-squares fit is proportional, have a tenth of
     the rows beyond them, or of the weights where there are some, and a hundredth where there are 500 rows.
 
@@ -200,19 +204,21 @@ def _block(rows: np.ndarray, start: int, in_cells: bool = True) -> Found:
 def _points(ax: Any, rows: np.ndarray, weighted: bool, influence: LogBins) -> str:
     """Points, those beyond the outermost curve in its colour."""
     mine = _placed(rows)
-    area = np.full(len(mine), _AREA)
+    level = np.zeros(len(mine), dtype=np.int64)
     if weighted and mine["weight"].any():
-        area *= np.clip(mine["weight"] / np.median(mine["weight"][mine["weight"] > 0]), *_AREAS)
-    outside = (
-        _influence(mine) > beyond(influence, _shares(influence)[-1])
-        if influence.sums.any()
-        else np.zeros(len(mine), bool)
-    )
-    for chosen, which, opacity in ((~outside, 0, 0.5), (outside, 1, 0.9)):
-        ax.scatter(
-            mine["leverage"][chosen], mine["residual"][chosen], s=area[chosen], color=colour(which), alpha=opacity,
-            linewidths=0, rasterized=len(mine) > _MOST_SHAPES,
-        )  # fmt: skip
+        relative = mine["weight"] / np.median(mine["weight"][mine["weight"] > 0])
+        level = np.rint(np.log(np.clip(relative, *_AREAS)) / np.log(_STEP)).astype(np.int64)
+    outside = np.zeros(len(mine), dtype=bool)
+    if influence.sums.any():
+        outside = _influence(mine) > beyond(influence, _shares(influence)[-1])
+    # Large points, which stand for many rows, first. Points of one size are one shape in a picture of lines.
+    for which, size in itertools.product((0, 1), np.unique(level)[::-1]):
+        chosen = (outside == which) & (level == size)
+        if chosen.any():
+            ax.scatter(
+                mine["leverage"][chosen], mine["residual"][chosen], s=_AREA * _STEP**size, color=colour(which),
+                alpha=(0.5, 0.9)[which], linewidths=0, rasterized=len(mine) > _MOST_SHAPES,
+            )  # fmt: skip
     return "area of a point: rows it stands for" if weighted else ""
 
 
