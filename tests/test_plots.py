@@ -1,5 +1,6 @@
 """Pictures: what is drawn is what the numbers are, in one read; nothing of matplotlib's state changes; colours and text."""
 
+import dataclasses
 import doctest
 import functools
 import html
@@ -12,6 +13,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+import zarr
 from counting import CountingArray, Tasks, cut, no_compute
 from spoils import BAD
 
@@ -247,6 +249,20 @@ def test_losses_below_that_of_the_reference_are_drawn_on_a_linear_axis(problem, 
     assert ax.lines[0].get_ydata().tolist() == [found.quartiles()["uniform", size][1] for size in (100, 200)]
 
 
+def test_a_band_that_goes_below_zero_leaves_the_picture(comparison):
+    excess = np.array(comparison.excess)
+    excess[(comparison.name == 0) & (comparison.size == 60) & (comparison.seed < 3)] = -0.1
+    found = dataclasses.replace(comparison, excess=excess)
+    low, middle, _ = found.quartiles()["uniform", 60]
+    assert low < 0 < middle
+    ax = plots.loss_against_size(found)
+    assert ax.get_yscale() == "log"
+    positive = [value for cell in found.quartiles().values() for value in cell if value > 0]
+    assert ax.get_ylim()[0] == pytest.approx(min(positive) / 1.3)
+    corners = ax.collections[0].get_paths()[0].vertices
+    assert corners[corners[:, 0] == 60, 1].min() < ax.get_ylim()[0]
+
+
 def test_a_gallery_shows_rows_as_images_in_one_grey_scale():
     rows = np.arange(24.0).reshape(4, 6)
     for images in (rows, da.from_array(rows, (3, 6)), rows.tolist()):
@@ -394,18 +410,34 @@ def test_pictures_do_not_depend_on_blocks(scores, sizes, rng):
 
 
 def test_pictures_are_drawn_on_a_cluster(scores, client):
-    lazy = da.from_array(scores, 450)
     sample = nlis.draw(scores, 200, seed=0)
-    on_cluster = plots.scores(lazy, sample=sample).patches[1].get_data().values
+    many = np.resize(scores, _MOST_POINTS + 1)
+
+    def drawn(block):
+        lazy, long = da.from_array(scores, block), da.from_array(many, block)
+        steps = [patch.get_data().values for patch in plots.scores(lazy, sample=sample).patches]
+        mesh = plots.residual_leverage(long, long).collections[0].get_array().filled(0)
+        return [*steps, *plots.lorenz(lazy).lines[1].get_data(), mesh]
+
+    on_cluster = drawn(450)
     with dask.config.set(scheduler="synchronous"):
-        np.testing.assert_array_equal(on_cluster, plots.scores(scores, sample=sample).patches[1].get_data().values)
+        here = drawn(N)
+    for mine, other in zip(on_cluster, here, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-12)
 
 
-def test_series_and_data_arrays_serve(scores):
+def test_series_data_arrays_and_paths_serve(scores, tmp_path):
     pd = pytest.importorskip("pandas")
     xr = pytest.importorskip("xarray")
     whole = plots.scores(scores).patches[0].get_data().values
-    for form in (pd.Series(scores), xr.DataArray(scores, dims="row"), scores[:, None], scores.tolist()):
+    zarr.save_array(tmp_path / "scores.zarr", scores)
+    for form in (
+        tmp_path / "scores.zarr",
+        pd.Series(scores),
+        xr.DataArray(scores, dims="row"),
+        scores[:, None],
+        scores.tolist(),
+    ):
         np.testing.assert_array_equal(plots.scores(form).patches[0].get_data().values, whole)
     whole32 = plots.scores(scores.astype(np.float32)).patches[0].get_data().values
     assert whole32.sum() == N
@@ -508,6 +540,8 @@ def test_what_metadata_show_is_refused_before_any_compute(scores):
         (lambda: plots.gallery([[1.0, np.nan]], (1, 2)), "images hold values that are not finite, first in row 0"),
         (lambda: plots.residual_leverage([1.0, 1], [0.1, -0.1]), "leverage hold a value .* first at row 1"),
         (lambda: plots.residual_leverage([1.0, 1], [0.1, 0.1], weights=[np.nan, 1]), "weights hold .* first at row 0"),
+        (lambda: plots.residual_leverage([1.0, 1], [0.1, 0.1], weights=[0, 0]), "weights are 0 in all rows"),
+        (lambda: plots.residual_leverage(np.ones(6000), np.ones(6000), weights=np.zeros(6000)), "weights are 0 in all"),
         (lambda: plots.residual_leverage([1.0, 1], [0.0, np.nan]), "leverage is 0, or"),
         (lambda: plots.residual_leverage([1.0, -1e301], [0.1, 0.1]), "residuals hold .* first at row 1"),
         (lambda: plots.loss_against_size([]), "comparison is empty; give what compare returned"),

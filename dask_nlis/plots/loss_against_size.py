@@ -66,13 +66,17 @@ def loss_against_size(comparison: Any, *, ax: Any = None) -> Any:
         raise InputError("comparison holds no finite loss; check Comparison.ok, or draw more rows")
     ax = panel(ax)
     logarithmic = bool((values[np.isfinite(values)] > 0).all())
+    every = np.concatenate([line.quartiles for line in lines])
+    floor = np.min(every, where=np.isfinite(every) & (every > 0), initial=np.inf) / 1.3
     drawn = []
     for k, (_, sizes, quartiles) in enumerate(lines):
         low, middle, high = np.where(np.isfinite(quartiles), quartiles, np.nan).T
-        if logarithmic:  # a band that goes below zero leaves the picture
-            low = np.where(low > 0, low, np.nanmin(values[values > 0]) / 10)
+        if logarithmic:
+            low = np.where(low <= 0, floor / 10, low)
         drawn += ax.plot(sizes, middle, color=colour(k), marker=marker(k), markersize=5, linewidth=2)
         ax.fill_between(sizes, low, high, color=colour(k), alpha=0.14, linewidth=0)
+    if logarithmic and (every <= 0).any():  # a band that goes below zero leaves the picture
+        ax.set_ylim(bottom=floor)
     ax.set(xlabel="rows drawn", ylabel=what)
     _sizes(ax, np.unique(np.concatenate([line.sizes for line in lines])))
     if logarithmic:

@@ -153,6 +153,7 @@ def name_lines(ax: Any, names: Sequence[str], lines: Sequence[Any]) -> None:
         return
     beside = ax.transAxes + matplotlib().transforms.ScaledTranslation(_STROKE / 72, 0, ax.figure.dpi_scale_trans)
     ends = [_end(line) for line in lines]
+    ax.get_xlim(), ax.get_ylim()  # which settles them: transforms alone do not
     places = [ax.transAxes.inverted().transform(ax.transData.transform(end))[1] for end in ends]
     places = apart(places, 12.5 / points(ax)[1], 0.03, 0.97)
     for name, line, end, place in zip(names, lines, ends, places, strict=True):

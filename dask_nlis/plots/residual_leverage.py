@@ -70,9 +70,10 @@ def residual_leverage(
 ) -> Any:
     """Draw residuals (n,) against leverage (n,) -> Axes. Reads each once, in blocks.
 
-    Up to 5,000 rows are points, of an area in proportion to their weights, to a tenth; more are counted in cells. Curves of equal
-    |residual| sqrt(leverage), to which the influence of a row on a least-squares fit is proportional, have a tenth of
-    the rows beyond them, or of the weights where there are some, and a hundredth where there are 500 rows.
+    Up to 5,000 rows are points, of an area in proportion to their weights (to a tenth; from half of the usual area to ten
+    times as much); more are counted in cells. Curves of equal |residual| sqrt(leverage), to which the influence of a row
+    on a least-squares fit is proportional, have a tenth of the rows beyond them, or of the weights where there are some,
+    and a hundredth where there are 500 rows.
 
     Rows are counted inside the tasks that compute them: a block sends at most 140 kB, and nothing of length n comes to
     the client where there are more than 5,000.
@@ -97,7 +98,8 @@ def residual_leverage(
     Raises
     ------
     InputError, InputTypeError
-        If the arrays are not (n,) of one length, a leverage or a weight is negative, or no row has a place.
+        If the arrays are not (n,) of one length, a leverage or a weight is negative, or no row with a weight has a
+        place.
     ImportError
         Without matplotlib.
 
@@ -127,6 +129,8 @@ def residual_leverage(
         )
     if found.n_left_out == n:
         raise InputError("leverage is 0, or residuals or leverage are not finite, in all rows; check both")
+    if not (_placed(rows)["weight"] if found.cells is None else found.cells.sums).any():
+        raise InputError("weights are 0 in all rows that have a place; give those of the sample, or None")
 
     ax = panel(ax)
     if found.cells is None:
@@ -205,7 +209,7 @@ def _points(ax: Any, rows: np.ndarray, weighted: bool, influence: LogBins) -> st
     """Points, those beyond the outermost curve in its colour."""
     mine = _placed(rows)
     level = np.zeros(len(mine), dtype=np.int64)
-    if weighted and mine["weight"].any():
+    if weighted:
         relative = mine["weight"] / np.median(mine["weight"][mine["weight"] > 0])
         level = np.rint(np.log(np.clip(relative, *_AREAS)) / np.log(_STEP)).astype(np.int64)
     outside = np.zeros(len(mine), dtype=bool)
