@@ -7,6 +7,7 @@ import html
 import io
 import itertools
 import sys
+import tracemalloc
 import warnings
 
 import dask
@@ -22,6 +23,7 @@ from dask_nlis import plots
 from dask_nlis.errors import NlisError, NlisWarning
 from dask_nlis.plots.palette import COLOURS, GREY, MARKERS
 from dask_nlis.plots.residual_leverage import _MOST_POINTS
+from dask_nlis.plots.scores import _block as block_of_scores
 
 pytestmark = pytest.mark.adapters
 mpl = pytest.importorskip("matplotlib")
@@ -443,14 +445,27 @@ def test_series_data_arrays_and_paths_serve(scores, tmp_path):
     assert whole32.sum() == N
 
 
-def test_a_billion_rows_take_little_memory_on_the_client():
-    """A block answers with as many numbers as there are bins, however many rows it has."""
-    from dask_nlis.plots.scores import _block
-
-    rng = np.random.default_rng(0)
-    values = np.exp(rng.uniform(-700, 700, 2_000_000))
-    answer = _block(values, 0, np.zeros(0, np.int64))
+def test_a_block_answers_with_as_many_numbers_as_there_are_bins_however_many_rows_it_has(rng):
+    values = np.exp(rng.uniform(-700, 700, 1_000_000))
+    answer = block_of_scores(values, 0, np.zeros(0, np.int64))
     assert sum(part.counts.nbytes + part.sums.nbytes for part in answer) <= 2**16
+
+
+def test_nothing_of_length_n_is_held():
+    """Twenty million scores are 160 MB; a block of them is 4 MB."""
+    n, rows = 20_000_000, 500_000
+    made = {"dtype": np.float64, "meta": np.empty(0), "chunks": ((rows,) * (n // rows),)}
+    lazy = da.map_blocks(lambda block_id: np.random.default_rng(block_id).lognormal(0, 2, rows), **made)
+    with dask.config.set(scheduler="synchronous"):
+        plots.scores(lazy[:rows])  # matplotlib itself takes some
+        tracemalloc.start()
+        try:
+            ax = plots.scores(lazy)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert ax.patches[0].get_data().values.sum() == n
+    assert most < 50e6
 
 
 # What does not belong.
