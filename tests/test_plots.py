@@ -130,6 +130,8 @@ def test_bars_are_numpy_s_histogram_over_a_log_axis(scores, bins):
     assert len(heights) == bins
     np.testing.assert_array_equal(heights, np.histogram(scores, edges)[0])
     assert heights.sum() == N
+    assert mpl.colors.to_hex(steps.get_edgecolor()) == GREY  # which stands out, as the paler inside need not
+    assert (steps.get_linewidth(), steps.get_edgecolor()[3]) == (1, 1)
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("score", "rows")
     assert ax.get_title(loc="left") == "Scores of 3,000 rows"

@@ -104,6 +104,7 @@ def _draw(ax: Any, whole: LogBins, drawn: LogBins, n_bars: int, n: int, n_drawn:
         fill=True,
         facecolor=(GREY, 0.5),
         edgecolor=GREY,
+        linewidth=1,
         label=f"all {counted(n, 'row')}",
     )
     room = 1.5
