@@ -2,15 +2,14 @@
 
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from dask_nlis import phase
 from dask_nlis.errors import InputError, InputTypeError
 from dask_nlis.plots import cells as plane
-from dask_nlis.plots.log_bins import NONE, LogBins, beyond, joined, log_bins
+from dask_nlis.plots.log_bins import LogBins, beyond
 from dask_nlis.plots.palette import COLOURS, colour
 from dask_nlis.plots.panel import (
     check_axes,
@@ -26,7 +25,8 @@ from dask_nlis.plots.panel import (
     quiet,
     short,
 )
-from dask_nlis.plots.rows import LABEL, LARGEST, each_block, one_a_row
+from dask_nlis.plots.row_influence import ROW, beside, examined, influence_of, placed, read
+from dask_nlis.plots.rows import LABEL, LARGEST, one_a_row
 
 #: Rows that are drawn as points; more are counted in cells.
 _MOST_POINTS = 5_000
@@ -49,20 +49,6 @@ _ALLOWED = {
     "leverage": "values from 0 to 1, such as leverage_scores",
     "residuals": f"values up to {LARGEST:g} either way",
 }
-
-_ROW = np.dtype([("residual", np.float64), ("leverage", np.float64), ("weight", np.float64)])
-
-
-class Found(NamedTuple):
-    """What one read finds: rows by |residual| sqrt(leverage), by cells where they are many, and those left out."""
-
-    influence: LogBins
-    cells: plane.Cells | None
-    n_left_out: int
-    bad: tuple[str, int] | None  # argument and row of the first value that is not allowed
-
-
-_NOTHING = Found(NONE, None, 0, None)
 
 
 def residual_leverage(
@@ -118,10 +104,10 @@ def residual_leverage(
     check_axes(ax)
     n = r.shape[0]
     if n <= _MOST_POINTS:
-        rows = np.concatenate(phase.blocks_of(_rows(r, h, w), LABEL))
-        found = _block(rows, 0, False)
+        rows = np.concatenate(phase.blocks_of(beside(r, h, w), LABEL))
+        found = examined(rows, 0, False)
     else:
-        rows, found = np.empty(0, dtype=_ROW), _read(_rows(r, h, w))
+        rows, found = np.empty(0, dtype=ROW), read(beside(r, h, w))
     if found.bad is not None:
         argument, row = found.bad
         raise InputError(
@@ -129,7 +115,7 @@ def residual_leverage(
         )
     if found.n_left_out == n:
         raise InputError("leverage is 0, or residuals or leverage are not finite, in all rows; check both")
-    if not (_placed(rows)["weight"] if found.cells is None else found.cells.sums).any():
+    if not (placed(rows)["weight"] if found.cells is None else found.cells.sums).any():
         raise InputError("weights are 0 in all rows that have a place; give those of the sample, or None")
 
     ax = panel(ax)
@@ -149,72 +135,16 @@ def residual_leverage(
     return ax
 
 
-def _rows(r: da.Array, h: da.Array, w: da.Array | None) -> da.Array:
-    """The three numbers of each row side by side, in one task a block."""
-    given = [r, h] if w is None else [r, h, w]
-    return da.map_blocks(_beside, *given, dtype=_ROW, meta=np.empty(0, dtype=_ROW), token="nlis-plot")  # noqa: S106 (a label of tasks)
-
-
-def _beside(residual: np.ndarray, leverage: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-    rows = np.empty(len(residual), dtype=_ROW)
-    rows["residual"], rows["leverage"], rows["weight"] = residual, leverage, 1.0 if weight is None else weight
-    return rows
-
-
-def _read(rows: da.Array) -> Found:
-    found = [_NOTHING]
-
-    def add(part: Found) -> None:
-        whole = found[0]
-        found[0] = Found(
-            joined(whole.influence, part.influence),
-            plane.joined(whole.cells, part.cells),
-            whole.n_left_out + part.n_left_out,
-            whole.bad or part.bad,
-        )
-
-    each_block(rows, _block, add)
-    return found[0]
-
-
-def _placed(rows: np.ndarray) -> np.ndarray:
-    """Rows that have a place in the picture."""
-    return rows[np.isfinite(rows["residual"]) & np.isfinite(rows["leverage"]) & (rows["leverage"] > 0)]
-
-
-def _influence(rows: np.ndarray) -> np.ndarray:
-    """|residual| sqrt(leverage) of each row."""
-    with np.errstate(over="ignore"):  # such a row lies beyond all curves
-        return np.abs(rows["residual"]) * np.sqrt(rows["leverage"])
-
-
-def _block(rows: np.ndarray, start: int, in_cells: bool = True) -> Found:
-    residual, leverage, weight = (rows[name] for name in ("residual", "leverage", "weight"))
-    wrong = {
-        "weights": ~((weight >= 0) & (weight <= LARGEST)),
-        "leverage": (leverage < 0) | (np.isfinite(leverage) & (leverage > LARGEST)),
-        "residuals": np.isfinite(residual) & (np.abs(residual) > LARGEST),
-    }
-    bad = next(((name, start + int(np.flatnonzero(at)[0])) for name, at in wrong.items() if at.any()), None)
-    mine = _placed(rows)
-    return Found(
-        log_bins(_influence(mine), beside=mine["weight"]),
-        plane.cells(mine["leverage"], mine["residual"], mine["weight"]) if in_cells and bad is None else None,
-        len(rows) - len(mine),
-        bad,
-    )
-
-
 def _points(ax: Any, rows: np.ndarray, weighted: bool, influence: LogBins) -> str:
     """Points, those beyond the outermost curve in its colour."""
-    mine = _placed(rows)
+    mine = placed(rows)
     level = np.zeros(len(mine), dtype=np.int64)
     if weighted:
         relative = mine["weight"] / np.median(mine["weight"][mine["weight"] > 0])
         level = np.rint(np.log(np.clip(relative, *_AREAS)) / np.log(_STEP)).astype(np.int64)
     outside = np.zeros(len(mine), dtype=bool)
     if influence.sums.any():
-        outside = _influence(mine) > beyond(influence, _shares(influence)[-1])
+        outside = influence_of(mine) > beyond(influence, _shares(influence)[-1])
     # Large points, which stand for many rows, first. Points of one size are one shape in a picture of lines.
     for which, size in itertools.product((0, 1), np.unique(level)[::-1]):
         chosen = (outside == which) & (level == size)
