@@ -144,6 +144,7 @@ def test_what_is_imported_is_declared_and_the_reverse():
     assert imported - core <= {
         "h5py",
         "jax",
+        "matplotlib",
         "torch",
         "obstore",
         "pandas",
@@ -162,7 +163,7 @@ def test_what_is_imported_is_declared_and_the_reverse():
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    assert not at_top & {"h5py", "obstore", "pandas", "pyarrow", "xarray", "cupy", "cupyx"}
+    assert not at_top & {"h5py", "matplotlib", "obstore", "pandas", "pyarrow", "xarray", "cupy", "cupyx"}
 
 
 def test_the_version_stands_in_one_place():
