@@ -1,0 +1,95 @@
+"""Examples that draw a picture and end beside the paper's claim: they run, their figures are those of the scores, and
+no picture is overwritten unasked."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scripts import EXAMPLES, example
+
+import dask_nlis as nlis
+
+
+def started(name, *arguments, code=0):
+    """What an example prints in a process of its own."""
+    ran = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran
+
+
+def drawn(folder, name, shape=None):
+    """The picture alone in a folder: a drawing with many colours, of the shape given."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    assert [path.name for path in folder.iterdir()] == [f"{name}.png"]
+    pixels = plt.imread(folder / f"{name}.png")
+    assert shape is None or pixels.shape == shape
+    assert len(np.unique(pixels.reshape(-1, 4), axis=0)) > 50
+    return pixels
+
+
+def rows(output):
+    """Cells of the lines of tables."""
+    return [
+        [cell.strip() for cell in line.strip("│ ").split("│")] for line in output.splitlines() if line.startswith("│")
+    ]
+
+
+def test_a_picture_that_is_there_is_not_drawn_over_unasked(tmp_path):
+    drawing = example("drawing")
+    assert drawing.free_path(tmp_path / "new", "a.png", False) == tmp_path / "new" / "a.png"
+    (tmp_path / "a.png").write_bytes(b"kept")
+    with pytest.raises(drawing.click.ClickException, match=r"a\.png is there already; give another --folder"):
+        drawing.free_path(tmp_path, "a.png", False)
+    assert drawing.free_path(tmp_path, "a.png", True).read_bytes() == b"kept"
+
+
+def test_differences_are_told_at_three_standard_errors():
+    medians = example("medians")
+    a = np.array([1.0, 1.1, 0.9, 1.0])
+    assert medians.apart(a, a + 1 + 0.01 * np.arange(4))[2] == "below"
+    assert medians.apart(a + 1, a + 0.01 * np.arange(4))[2] == "above"
+    mean, error, how = medians.apart(a, a[::-1] * np.array([1, 2, 0.5, 1]))
+    assert how == "not to be told from"
+    values = a - a[::-1] * np.array([1, 2, 0.5, 1])
+    assert (mean, error) == (values.mean(), pytest.approx(values.std(ddof=1) / 2))
+    assert medians.median(np.full(9, 0.5)) == "0.50 ± 0.00"
+
+
+@pytest.mark.adapters
+def test_figure_2_counts_what_is_at_both_ends_of_every_score(tmp_path):
+    pytest.importorskip("matplotlib")
+    arguments = ["--seeds", "2", "--size", "400", "--data", "digits", "--folder", tmp_path]
+    ran = started("paper_figure2", *arguments)
+    drawn(tmp_path, "paper_figure2")
+    module = example("paper_figure2")
+    table = {cells[0]: cells[1:] for cells in rows(ran.stdout) if cells[0] in module.SCORES}
+    assert list(table) == list(module.SCORES)
+    assert table["linear leverage"][2:] == ["100.0% ± 0.0%", "100.0%"]
+
+    X, y = module.load("digits", 400)
+    runs = [module.trained(X, y, seed) for seed in range(2)]
+    wrong = [run.wrong[np.argsort(-run.scores["loss"], kind="stable")[:100]].mean() for run in runs]
+    assert table["loss"][0].startswith(f"{np.mean(wrong):.1%}")
+    assert ran.stdout.splitlines()[-1].startswith("digits: of the images with the highest nonlinear leverage")
+
+    again = started("paper_figure2", *arguments, code=1)
+    assert "paper_figure2.png is there already; give another --folder, or --overwrite" in again.stderr
+    assert not again.stdout
+
+
+@pytest.mark.adapters
+def test_loss_finds_what_the_network_gets_wrong_and_leverage_is_that_of_the_definition():
+    pytest.importorskip("matplotlib")
+    module = example("paper_figure2")
+    X, y = module.load("digits", 300)
+    run = module.trained(X, y, 0)
+    hat = X @ np.linalg.pinv(X)
+    np.testing.assert_allclose(run.scores["linear leverage"], np.diag(hat), atol=1e-10)
+    np.testing.assert_allclose(run.scores["linear norm"], (X**2).sum(axis=1), rtol=1e-12)
+    high, low = module.extremes(run.scores["loss"], 50)
+    assert run.scores["loss"][high].min() > run.scores["loss"][low].max()
+    assert not run.wrong[low].any()
+    assert nlis.leverage_scores(X, nlis.factorize(X)).sum() == pytest.approx(np.linalg.matrix_rank(X))
