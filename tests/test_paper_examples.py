@@ -1,6 +1,7 @@
 """Examples that draw a picture and end beside the paper's claim: they run, their figures are those of the scores, and
 no picture is overwritten unasked."""
 
+import re
 import subprocess
 import sys
 
@@ -93,3 +94,53 @@ def test_loss_finds_what_the_network_gets_wrong_and_leverage_is_that_of_the_defi
     assert run.scores["loss"][high].min() > run.scores["loss"][low].max()
     assert not run.wrong[low].any()
     assert nlis.leverage_scores(X, nlis.factorize(X)).sum() == pytest.approx(np.linalg.matrix_rank(X))
+
+
+@pytest.mark.adapters
+def test_four_hands_compute_the_same_and_are_compared_in_one_table(tmp_path):
+    ran = started("side_by_side", "--seeds", "4", "--size", "300", "--folder", tmp_path)
+    drawn(tmp_path, "side_by_side")
+    assert not ran.stderr
+    differences = [float(found) for found in re.findall(r"at most (\S+) apart", ran.stdout)]
+    assert len(differences) == 3
+    assert max(differences) < 1e-6
+    table = rows(ran.stdout)
+    hands = [cells[0].partition(":")[0] for cells in table]
+    assert [hand for hand in hands if hand] == [
+        "at chance", "the paper", "the paper", "optimal subsampling", "optimal subsampling", "dask_nlis", "dask_nlis",
+        "statsmodels",
+    ]  # fmt: skip
+    said = re.search(
+        r"of linear leverage, and (.*?) \(([+-][\d.]+), s\.e\. ([\d.]+)\) that of uniform rows", ran.stdout
+    )
+    gap, error = float(said[2]), float(said[3])
+    assert said[1] == ("less than" if gap < -3 * error else "more than" if gap > 3 * error else "not to be told from")
+
+
+@pytest.mark.adapters
+def test_the_formulas_of_the_rivals_are_those_of_their_papers(rng):
+    pytest.importorskip("matplotlib")
+    module = example("side_by_side")
+    X = rng.normal(size=(400, 3))
+    data = module.Data(X, np.column_stack([X, np.ones(400)]), (rng.random(400) < 0.4).astype(float))
+    theta = rng.normal(size=4)
+    # The law of the adjoint: f(theta) = f(0) + <theta, f*>, f the root of the loss with the sign of the error.
+    F = module.adjoint_rows(data, theta)
+    loss = np.logaddexp(0, (1 - 2 * data.y) * (data.X1 @ theta))
+    np.testing.assert_allclose((F[:, :-1] @ theta + F[:, -1]) ** 2, loss, rtol=1e-12)
+    np.testing.assert_allclose(module.leverage_by_svd(F), np.diag(F @ np.linalg.pinv(F)) / 5, atol=1e-13)
+
+    weights = rng.uniform(0.1, 5, 400)
+    ours = nlis.refit(module.PROBLEM, X, data.y, weights)
+    np.testing.assert_allclose(module.weighted(data.X1, data.y, weights).theta, ours.theta, atol=1e-6)
+    mine, theirs = module.weighted(data.X1, data.y, np.ones(400)), module.by_statsmodels(data.X1, data.y)
+    np.testing.assert_allclose(mine.theta, theirs.theta, atol=1e-8)
+    np.testing.assert_allclose(mine.errors, theirs.errors, rtol=1e-6)
+
+    # Draws with weights 1 / (s tau) estimate sums over all rows; four standard errors of the mean of 400.
+    tau, of = rng.uniform(0.1, 1, 400), rng.normal(size=400)
+    sums = []
+    for seed in range(400):
+        drawn_rows, shares = module.with_replacement(tau, 20, np.random.default_rng(seed))
+        sums.append(shares @ of[drawn_rows])
+    assert abs(np.mean(sums) - of.sum()) < 4 * np.std(sums) / 20
