@@ -144,3 +144,34 @@ def test_the_formulas_of_the_rivals_are_those_of_their_papers(rng):
         drawn_rows, shares = module.with_replacement(tau, 20, np.random.default_rng(seed))
         sums.append(shares @ of[drawn_rows])
     assert abs(np.mean(sums) - of.sum()) < 4 * np.std(sums) / 20
+
+
+@pytest.mark.adapters
+def test_checkpoints_are_compared_with_the_last_one_by_drift_and_by_samples(tmp_path):
+    ran = started("checkpoints", "--seeds", "5", "--size", "1500", "--data", "california", "--folder", tmp_path)
+    drawn(tmp_path, "checkpoints")
+    assert not ran.stderr
+    table = [cells for cells in rows(ran.stdout) if re.fullmatch(r"\d+|uniform|linear leverage", cells[0])]
+    assert [cells[0] for cells in table[-2:]] == ["uniform", "linear leverage"]
+    losses = [float(cells[1]) for cells in table[:-2]]
+    assert losses == sorted(losses, reverse=True)
+    assert table[-3][2:6] == ["1", "1", "1", "1"]
+    assert re.search(r"^california: the scores of iteration \d+ \(loss ", ran.stdout, re.MULTILINE)
+
+
+@pytest.mark.adapters
+def test_what_drift_says_of_a_checkpoint_is_what_its_scores_say():
+    pytest.importorskip("pandas")
+    module = example("checkpoints")
+    of = module.trained("Quick Draw", 1000)
+    found = module.compared(of, 100, 40)
+    scores = [module.leverage(of, theta) for theta in (of.thetas[1], of.thetas[-1])]
+    early, late = (each / each.sum() for each in scores)
+    assert found.affinity[1] == pytest.approx(np.sqrt(early * late).sum(), rel=1e-9)
+    some = late > 0
+    assert found.beta[1] == pytest.approx((early[some] / late[some]).min(), rel=1e-6)
+    assert found.losses[-1] == pytest.approx(nlis.total_loss(of.problem, of.X, of.y, of.thetas[-1]), rel=1e-12)
+    # Scores in proportion to the losses estimate their sum without error.
+    losses = np.asarray(nlis.loss_scores(nlis.dual_matrix(of.problem, of.X, of.y, theta=of.thetas[-1])))
+    assert module.estimated(losses, losses, 50, 3).max() < 1e-6
+    assert module.estimated(np.ones(1000), losses, 50, 3).max() > 1e-3
