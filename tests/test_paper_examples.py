@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scripts import EXAMPLES, example
 
 import dask_nlis as nlis
@@ -175,3 +176,52 @@ def test_what_drift_says_of_a_checkpoint_is_what_its_scores_say():
     losses = np.asarray(nlis.loss_scores(nlis.dual_matrix(of.problem, of.X, of.y, theta=of.thetas[-1])))
     assert module.estimated(losses, losses, 50, 3).max() < 1e-6
     assert module.estimated(np.ones(1000), losses, 50, 3).max() > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit is one of Linux")
+def test_a_job_on_rows_larger_than_the_memory_of_its_process(tmp_path):
+    arguments = ["--gigabytes", "0.75", "--limit", "0.65", "--seeds", "2", "--size", "600", "--folder", tmp_path]
+    ran = started("out_of_core", *arguments)
+    drawn(tmp_path, "out_of_core")
+    assert not ran.stderr
+    assert "all rows at once: MemoryError, as it should" in ran.stdout
+    peak = float(re.search(r"^peak memory of all jobs: ([\d.]+) GB, of 0\.75 GB", ran.stdout, re.MULTILINE)[1])
+    assert 0.1 < peak < 0.65
+    assert re.search(r"^run: \d+ rows drawn, 5 reads, 3\.[78] GB in ", ran.stdout, re.MULTILINE)
+
+
+@pytest.mark.adapters
+def test_out_of_core_jobs_are_those_of_the_stored_rows(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    module = example("out_of_core")
+    monkeypatch.setattr(module, "limited", lambda n_bytes: False)  # this process has more to do
+    store = tmp_path / "rows.zarr"
+    arguments = ["--gigabytes", "0.05", "--limit", "0.04", "--seeds", "2", "--size", "600", "--store", store]
+    result = CliRunner().invoke(
+        module.main, [*map(str, arguments), "--folder", str(tmp_path / "pictures")], catch_exceptions=False
+    )
+    assert result.exit_code == 0
+    drawn(tmp_path / "pictures", "out_of_core")
+    assert "this system limits no process: memory is only measured here" in result.output
+    assert "all rows at once: 0.05 GB were there" in result.output
+    assert re.search(r"^run: \d+ rows drawn, 5 reads, 0\.[23] GB in ", result.output, re.MULTILINE)
+
+    X, y = nlis.open_rows(store, X="X", y="y")
+    assert X.nbytes + y.nbytes == pytest.approx(0.05e9, rel=1e-4)
+    whole = module.rows(module.BLOCK, module.BLOCK)
+    np.testing.assert_array_equal(X[module.BLOCK : 2 * module.BLOCK].compute(), whole[0])
+    np.testing.assert_array_equal(y[module.BLOCK : 2 * module.BLOCK].compute(), whole[1])
+    # The labels are those of the parameters: their loss is that of the noise.
+    assert nlis.total_loss(module.PROBLEM, *whole, module.TRUTH) == pytest.approx(0.04 * module.BLOCK, rel=0.03)
+
+
+@pytest.mark.adapters
+@pytest.mark.parametrize(
+    ("limit", "said"), [("0.7", "holds all 0.7 GB of rows"), ("0.1", "GB is too little; Python and")]
+)
+def test_limits_that_hold_all_rows_or_too_little_are_refused(limit, said, tmp_path):
+    pytest.importorskip("matplotlib")
+    ran = started("out_of_core", "--gigabytes", "0.7", "--limit", limit, "--folder", tmp_path, code=2)
+    assert f"--limit {limit} GB" in ran.stderr
+    assert said in " ".join(ran.stderr.split())
