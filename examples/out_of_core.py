@@ -200,7 +200,7 @@ def main(
     print(
         f"loss above that of the parameters behind the labels, {seeds} samples of {size:,} rows, log, median ± s.e.: run "
         f"{median(ours)}, uniform rows {median(chance)}\n"
-        "The paper's largest experiment has 53,940 rows, and its formulas a matrix of n x (p + 1) numbers in memory, "
+        "The paper's regressions have 53,940 rows at most, and its formulas a matrix of n x (p + 1) numbers in memory, "
         f"{8 * n_rows * (COLUMNS + 2) / GB:.2f} GB here: as they stand they end at this limit. That nonlinear scores beat uniform "
         f"rows {'holds' if np.median(ours) < np.median(chance) else 'does not hold'} here, by a factor of "
         f"{np.exp(np.median(chance) - np.median(ours)):.1f}; on rows without rare columns and heavy tails there is less to gain, "

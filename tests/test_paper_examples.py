@@ -225,3 +225,49 @@ def test_limits_that_hold_all_rows_or_too_little_are_refused(limit, said, tmp_pa
     ran = started("out_of_core", "--gigabytes", "0.7", "--limit", limit, "--folder", tmp_path, code=2)
     assert f"--limit {limit} GB" in ran.stderr
     assert said in " ".join(ran.stderr.split())
+
+
+@pytest.mark.adapters
+def test_a_net_of_torch_is_trained_on_drawn_rows_by_seven_ways(tmp_path):
+    pytest.importorskip("torch")
+    ran = started("torch_model", "--seeds", "2", "--size", "200", "--epochs", "2", "--folder", tmp_path)
+    drawn(tmp_path, "torch_model")
+    assert not ran.stderr
+    module = example("torch_model")
+    table = [cells for cells in rows(ran.stdout)]
+    assert [cells[0] for cells in table] == [*module.WAYS.values(), "300 uniform rows, the rough net", "all rows"]
+    for cells in table[1:7]:
+        assert re.fullmatch(r"[012] of 2", cells[4])
+        ratio, most = (float(cell.split()[0]) for cell in cells[2:4])
+        assert 0.3 < ratio <= most + 0.005
+    assert "The paper's claim that nonlinear scores beat uniform rows" in ran.stdout.splitlines()[-1]
+
+
+@pytest.mark.adapters
+def test_scores_of_a_net_are_those_of_its_gradients_and_weights_have_no_scale(rng):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("matplotlib")
+    module = example("torch_model")
+    X, y = rng.normal(size=(300, 8)), rng.normal(size=300)
+    net = module.made(0)
+    found = module.scored(net, X, y)
+    # Influence by the definition, squared error: psi = 2 r J, H = 2 J'J.
+    parameters = {name: values.detach() for name, values in net.named_parameters()}
+
+    def predict(parts, row):
+        return torch.func.functional_call(net, parts, row[None]).reshape(())
+
+    gradients = torch.func.vmap(torch.func.grad(predict), in_dims=(None, 0))(parameters, torch.tensor(X))
+    J = np.concatenate([gradients[name].reshape(300, -1).numpy() for name in parameters], axis=1)
+    residual = net(torch.tensor(X)).detach().numpy() - y
+    leverage = np.diag(J @ np.linalg.pinv(J, rcond=1e-10))
+    np.testing.assert_allclose(
+        found["influence"], np.sqrt(2) * np.abs(residual) * np.sqrt(leverage), rtol=1e-5, atol=1e-7
+    )
+    assert found["leverage"].max() <= 1
+    assert (found["norm"] > 0).all()
+
+    weights = rng.uniform(0.5, 2, 300)
+    a, b = (module.trained(net, X, y, factor * weights, 20, 0) for factor in (1, 8))
+    assert module.error(a, X, y) == pytest.approx(module.error(b, X, y), rel=1e-12)
+    assert module.error(a, X, y) < module.error(net, X, y)
