@@ -271,3 +271,26 @@ def test_scores_of_a_net_are_those_of_its_gradients_and_weights_have_no_scale(rn
     a, b = (module.trained(net, X, y, factor * weights, 20, 0) for factor in (1, 8))
     assert module.error(a, X, y) == pytest.approx(module.error(b, X, y), rel=1e-12)
     assert module.error(a, X, y) < module.error(net, X, y)
+
+
+@pytest.mark.adapters
+@pytest.mark.cluster
+def test_a_job_outlives_a_worker_with_the_same_bits(tmp_path):
+    ran = started("cluster", "--gigabytes", "0.1", "--size", "600", "--port", "0", "--folder", tmp_path)
+    drawn(tmp_path, "cluster")
+    assert re.search(r"^dashboard: http://127\.0\.0\.1:\d+/status$", ran.stdout, re.MULTILINE)
+    said = re.search(r"one killed in nlis-\S+: [\d.]+ s; (\d+) tasks, (\d+) of them began after that", ran.stdout)
+    assert 0 < int(said[2]) < int(said[1])
+    assert "cluster against threads: the same in every bit" in ran.stdout
+    assert "killed against threads: the same in every bit" in ran.stdout
+
+
+@pytest.mark.adapters
+def test_jobs_that_are_not_the_same_in_every_bit_are_told_apart(tmp_path):
+    pytest.importorskip("matplotlib")
+    module = example("cluster")
+    where = tmp_path / "rows.zarr"
+    module.write(where, 3_000)
+    a, b, other = (module.job(where, size, tmp_path / f"{k}.zarr").run for k, size in enumerate((600, 600, 601)))
+    assert module.differences(a, b) == []
+    assert {"sample", "fit"} <= set(module.differences(a, other))
