@@ -294,3 +294,35 @@ def test_jobs_that_are_not_the_same_in_every_bit_are_told_apart(tmp_path):
     a, b, other = (module.job(where, size, tmp_path / f"{k}.zarr").run for k, size in enumerate((600, 600, 601)))
     assert module.differences(a, b) == []
     assert {"sample", "fit"} <= set(module.differences(a, other))
+
+
+@pytest.mark.adapters
+def test_figure_3_counts_where_wrong_images_come_in_the_order_of_every_score(tmp_path):
+    ran = started("paper_figure3", "--seeds", "2", "--size", "400", "--data", "digits", "--folder", tmp_path)
+    drawn(tmp_path, "paper_figure3")
+    module = example("paper_figure3")
+    table = {cells[0]: cells[1:] for cells in rows(ran.stdout) if cells[0] in module.KINDS}
+    assert list(table) == list(module.KINDS)
+    means = {kind: [float(cell.split()[0]) for cell in cells] for kind, cells in table.items()}
+    assert all(0 <= value <= 1 for values in means.values() for value in values)
+    linear = list(module.SCORES).index("linear")
+    assert means["noise"][linear] > 0.99  # without any model
+    assert means["blank"][linear] == 0
+    assert ran.stdout.splitlines()[-1].startswith("digits: that noisy images come first ")
+
+
+@pytest.mark.adapters
+def test_areas_of_figure_3_are_those_of_one_training_seen_twice(rng):
+    pytest.importorskip("matplotlib")
+    module = example("paper_figure3")
+    X, y = module.load("digits", 300)
+    data = module.spoil(X, y, "noise", rng)
+    problem = module.network(leak=0)
+    early, late = module.trained(problem, data, rng)
+    losses = nlis.total_loss(problem, data.X, data.y, np.array([0 * early, early, late]))
+    assert losses[0] > losses[1] > losses[2]
+    scores = module.scored(problem, data, early, late)
+    assert list(scores) == list(module.SCORES)
+    again = nlis.dual_matrix(problem, data.X, data.y, theta=late)
+    np.testing.assert_allclose(scores["leverage"].sum(), nlis.factorize(again).rank, rtol=1e-9)
+    np.testing.assert_allclose(scores["loss"].sum(), losses[2], rtol=1e-12)
