@@ -1,7 +1,7 @@
 """Figure 1 of "Importance Sampling for Nonlinear Models" (ICML 2025): five scores, three data sets, four refits.
 
 \b
-python examples/paper_figure1.py                        a PNG for each data set, in this folder; two or three minutes
+python examples/paper_figure1.py                        a PNG for each data set, in this folder; two minutes
 python examples/paper_figure1.py --seeds 20 --folder out --data insurance
 
 Rows are drawn with replacement by uniform, linear and nonlinear scores, at the parameters of the fit on all rows;
@@ -162,7 +162,7 @@ def words(name: str, found: dict[tuple[str, int], np.ndarray]) -> str:
 
 
 @click.command(help=__doc__)
-@click.option("--seeds", default=60, show_default=True, help="Samples a score and size.")
+@click.option("--seeds", default=40, show_default=True, help="Samples a score and size.")
 @click.option("--data", multiple=True, type=click.Choice(list(SIZES)), help="One data set; all without.")
 @picture_options
 def main(seeds: int, data: tuple[str, ...], folder: Path, overwrite: bool) -> None:

@@ -243,10 +243,10 @@ def picture(found: list[Errors], title: str, path: Path) -> None:
     panel.set_yticks(range(len(WAYS)), list(WAYS.values())[::-1])
     # Linear up to 10 %, so that a net which does better than that of all rows has its place too.
     panel.set_xscale("symlog", linthresh=10)
-    panel.set_xticks(
-        [0, 5, 10, 20, 50, 100, 200, 500, 1000, 2000],
-        ["0", "5", "10", "20", "50", "100", "200", "500", "1,000", "2,000"],
-    )
+    ticks = [0, 5, 10, 20, 50, 100, 300, 1000, 5000]
+    panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    lines = np.concatenate([line.get_xdata() for line in panel.lines])
+    panel.set_xlim(min(-1, 1.2 * lines.min()), 1.3 * lines.max())
     panel.minorticks_off()
     panel.axvline(0, color="black", linestyle=":")
     panel.set(

@@ -1,7 +1,7 @@
 """The two-stage default against every score it could be replaced by, at the same budget of rows.
 
 \b
-python examples/two_stage.py                                  the table with Poisson samples, and a PNG; two or three minutes
+python examples/two_stage.py                                  the table with Poisson samples, and a PNG; two minutes
 python examples/two_stage.py --seeds 20 --data california     quicker
 python examples/two_stage.py --variant stratified --variant shuffled --variant free --variant steep --variant network
 
@@ -123,7 +123,7 @@ def fitted(of: Experiment, column: str, size: int, seed: int) -> nlis.Fit:
 
 
 @click.command(help=__doc__)
-@click.option("--seeds", default=60, show_default=True, help="Samples a cell.")
+@click.option("--seeds", default=40, show_default=True, help="Samples a cell.")
 @click.option("--data", multiple=True, type=click.Choice(list(BUDGETS)), help="One data set; all without.")
 @click.option("--variant", multiple=True, default=("poisson",), show_default=True, type=click.Choice(VARIANTS))
 @picture_options
