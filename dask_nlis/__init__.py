@@ -115,6 +115,7 @@ from dask_nlis.pipeline import Run, extend, open_run, pilot, plan, run
 from dask_nlis.planner import Plan
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, refit, refit_with
+from dask_nlis.report import Report
 from dask_nlis.sample import Sample, concat, pool
 from dask_nlis.sampling import draw
 from dask_nlis.scores import (
@@ -208,6 +209,7 @@ __all__ = [
     "ReadError",
     "Relu",
     "ReluNetwork",
+    "Report",
     "RowTable",
     "Run",
     "Sample",

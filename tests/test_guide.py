@@ -17,7 +17,10 @@ def run(page):
 
 @pytest.mark.parametrize(
     "page",
-    sorted(set(GUIDE.glob("*.md")) - {GUIDE / name for name in ("README.md", "pictures.md", "torch.md", "xarray.md")}),
+    sorted(
+        set(GUIDE.glob("*.md"))
+        - {GUIDE / name for name in ("README.md", "pictures.md", "report.md", "torch.md", "xarray.md")}
+    ),
     ids=lambda page: page.stem,
 )
 def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
@@ -63,6 +66,13 @@ def test_what_a_page_links_to_is_there(page):
 def test_the_index_names_every_page():
     named = {path for path, _ in links(GUIDE / "README.md") if path.parent == GUIDE.resolve()}
     assert named == {page.resolve() for page in GUIDE.glob("*.md")} - {(GUIDE / "README.md").resolve()}
+
+
+@pytest.mark.adapters
+def test_the_report_page_runs_as_it_stands(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    run(GUIDE / "report.md")
 
 
 @pytest.mark.adapters

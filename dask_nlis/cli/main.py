@@ -12,6 +12,7 @@ from dask_nlis.cli.demo import demo
 from dask_nlis.cli.ingest import ingest
 from dask_nlis.cli.inspect import inspect
 from dask_nlis.cli.plan import plan
+from dask_nlis.cli.report import report
 from dask_nlis.cli.run import run
 from dask_nlis.cli.words import command_of, in_shell, usage
 from dask_nlis.errors import (
@@ -39,6 +40,7 @@ def group() -> None:
       dask-nlis plan taxi.zarr --y y --model single-index --activation tanh   what a run would take
       dask-nlis run taxi.zarr --y y --model single-index --activation tanh --size 5000 --store run.zarr --resume
       dask-nlis inspect run.zarr          how far it has come
+      dask-nlis report run.zarr -o report.html                                what came of it, as a page
     \b
     Exit codes: 0 done; 1 failed, a retry may help; 2 usage or data refused, a retry cannot help;
     3 finished, but a --require does not hold; 75 the store is being written by another process; 130 interrupted.
@@ -50,6 +52,7 @@ group.add_command(plan)
 group.add_command(run)
 group.add_command(inspect)
 group.add_command(ingest)
+group.add_command(report)
 
 
 def _remedy(arguments: Sequence[str] | None) -> str:
