@@ -3,8 +3,9 @@
 Five words: matrix -> scores -> draw -> take -> refit; `run` does them as one job.
 """
 
+from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dask_nlis import cluster, datasets
 from dask_nlis.activations import (
@@ -114,6 +115,7 @@ from dask_nlis.pipeline import Run, extend, open_run, pilot, plan, run
 from dask_nlis.planner import Plan
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit, refit, refit_with
+from dask_nlis.report import Report
 from dask_nlis.sample import Sample, concat, pool
 from dask_nlis.sampling import draw
 from dask_nlis.scores import (
@@ -137,6 +139,7 @@ from dask_nlis.theory import (
 )
 
 if TYPE_CHECKING:
+    from dask_nlis import plots
     from dask_nlis.adapters.leverage_sampler import NonlinearLeverageSampler
 
 __version__ = "0.1.0"
@@ -206,6 +209,7 @@ __all__ = [
     "ReadError",
     "Relu",
     "ReluNetwork",
+    "Report",
     "RowTable",
     "Run",
     "Sample",
@@ -265,6 +269,7 @@ __all__ = [
     "open_run",
     "pilot",
     "plan",
+    "plots",
     "pool",
     "reference_matrix",
     "refit",
@@ -284,8 +289,10 @@ if find_spec("sklearn") is None:  # nor would `from dask_nlis import *` find it
 
 if not TYPE_CHECKING:  # a type checker knows the name from above, and no name besides
 
-    def __getattr__(name: str) -> type:
-        """The sampler on first use: it is a subclass of scikit-learn's, which is not imported before."""
+    def __getattr__(name: str) -> Any:
+        """Pictures on first use, and the sampler: it is a subclass of scikit-learn's, which is not imported before."""
+        if name == "plots":
+            return import_module("dask_nlis.plots")
         if name != "NonlinearLeverageSampler":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:

@@ -85,6 +85,7 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
         "open_run": lambda: nlis.open_run(folder / "stored.zarr").scores.compute(),
         "pilot": lambda: nlis.pilot(problem, X, y, 500, seed=0),
         "pool": lambda: nlis.pool([one, two], [scores, scores]),
+        **({"plots.scores": lambda: _drawn(scores, one, y)} if find_spec("matplotlib") else {}),
         "reference_matrix": lambda: nlis.reference_matrix(problem, X, y).to_dask_array().compute(),
         "refit": lambda: nlis.refit(problem, X, y, np.ones(N), n_starts=1).summary(),
         "refit_with": lambda: nlis.refit_with(Mean(), X, y, np.ones(N)),
@@ -109,6 +110,12 @@ def calls(folder: Path) -> dict[str, Callable[[], Any]]:
 def _monitored(folder: Path, A: nlis.TallMatrix) -> None:
     with nlis.monitor(folder / "run.html", progress=False):
         nlis.norm_scores(A)
+
+
+def _drawn(scores: Any, sample: nlis.Sample, residuals: np.ndarray) -> None:
+    nlis.plots.scores(scores, sample=sample)
+    nlis.plots.lorenz(scores)
+    nlis.plots.residual_leverage(residuals, scores)
 
 
 def _frame(X: np.ndarray, y: np.ndarray) -> Any:

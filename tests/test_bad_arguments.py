@@ -39,7 +39,7 @@ MADE_BY_VERBS = frozenset(
         "Sample",
         "SampleSize",
     }
-    | {"Sandwich", "Standardization", "Standardized", "TallMatrix", "TorchModel", "XarrayRows"}
+    | {"Report", "Sandwich", "Standardization", "Standardized", "TallMatrix", "TorchModel", "XarrayRows"}
 )
 
 #: Kinds of the fast suite; the others run with the slow tests.

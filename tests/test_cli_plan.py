@@ -107,8 +107,8 @@ REFUSED = {
     "a file besides": (["--problem", "p.toml", "--model", "linear"], "--problem holds the whole problem"),
     "no such file": (["--problem", "nowhere.toml"], "does not exist"),
     "a file of another kind": (["--problem", "p.yaml"], r"ends in .toml or .json"),
-    "no such data": (["--model", "linear", "--y", "z"], "y='z' is no array of this group"),
-    "no labels": (["--model", "linear"], "y is None, but scores='two-stage' need labels"),
+    "no such data": (["--model", "linear", "--y", "z"], "--y 'z' is no array of this group"),
+    "no labels": (["--model", "linear"], "--y is missing, but --scores 'two-stage' need labels; give --y"),
     "size": (["--model", "linear", "--y", "y", "--size", "many"], "'many' is no number of rows"),
     "memory": (["--model", "linear", "--y", "y", "--memory-limit", "10 MB"], "needs about .* but may use 9.54 MiB"),
 }

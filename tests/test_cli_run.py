@@ -129,10 +129,10 @@ def test_a_run_without_a_certificate_meets_no_requirement_of_one(data, tmp_path)
         (["--size", "many"], "no number of rows"),
         (["--x", "Z"], "it holds: X (1200, 3), y (1200,)"),
         (["--scheduler", "nowhere.json"], "is no file"),
-        (["--epsilon", "0.3"], "is for size='auto'"),
+        (["--epsilon", "0.3"], "is for --size 'auto'"),
         (["--store", "missing/run.zarr"], "does not exist; make it first"),
         (["--constraint", "ball:radius=-1"], "radius"),
-        (["--pilot-size", "120"], "pilot_size"),
+        (["--pilot-size", "120"], "--pilot-size 120"),
         (["--missing", "skip"], "missing"),
         (["--rounds", "0"], "rounds"),
     ],
@@ -156,7 +156,7 @@ def test_a_store_that_is_written_is_75_and_another_job_is_2(data, tmp_path, caps
     run(*arguments(data, store, "--resume"))
     code, said = code_of([*arguments(data, store, "--resume"), "--size", "130"], capsys)
     assert code == 2
-    assert "size=120, but now it is 130" in said
+    assert "--size 120, but now it is 130" in said
 
 
 def test_warnings_are_one_line_each(data, tmp_path, capsys):
@@ -168,7 +168,7 @@ def test_warnings_are_one_line_each(data, tmp_path, capsys):
         warnings.simplefilter("default")
         code, said = code_of(arguments(data, store, "--resume", "--json"), capsys)
     assert code == 0
-    assert said.startswith(f"dask-nlis: warning: store={str(store)!r}: process {dead.pid} on")
+    assert said.startswith(f"dask-nlis: warning: --store {str(store)!r}: process {dead.pid} on")
     assert len(said.splitlines()) == 1
 
 

@@ -56,6 +56,25 @@ def test_data_cross_once_a_block_and_pass_and_one_result_comes_back(name, gpu):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("outputs", ["joint", "separate"])
+def test_several_outputs_are_those_of_the_cpu(outputs, gpu):
+    model = nlis.MultilayerPerceptron((4,), n_outputs=2)
+    problem = nlis.Problem(model, outputs=outputs)
+    theta = np.random.default_rng(5).normal(size=model.n_parameters(3))
+    x, y, chunks = X[:60], np.column_stack([Y, Y**2])[:60], (25, 35)
+    y[30, 1] = np.nan
+    options = {"theta": theta, "sample_weight": WEIGHT[:60], "missing": "drop"}
+    here, there = (
+        nlis.dual_matrix(problem, da.from_array(x, (chunks, 3)), y, device=where, **options)
+        for where in ("cpu", "cuda")
+    )
+    expected, found = (nlis.leverage_scores(A, nlis.factorize(A)).compute() for A in (here, there))
+    assert gpu.transfers()[0] == 3 * len(chunks) * (nlis.factorize(here).reads + 1)
+    np.testing.assert_allclose(found, expected, atol=1e-11)
+    np.testing.assert_allclose(nlis.norm_scores(there), nlis.norm_scores(here), rtol=1e-11)
+    assert found[30] == 0
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "bool", "int64", "float16", ">f8"])
 def test_columns_cross_in_the_bytes_they_are_stored_in(dtype, gpu):
     x = (3 * X).astype(dtype)

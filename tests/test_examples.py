@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,14 +15,23 @@ import dask_nlis as nlis
 from dask_nlis.datasets.california import FEATURES
 
 
-def _run(*arguments):
-    return CliRunner().invoke(
-        example("california").main, [*map(str, arguments), "--size", "100"], catch_exceptions=False
-    )
+def _run(pictures, *arguments):
+    arguments = [*arguments, "--size", "100", "--seeds", "2", "--folder", pictures, "--overwrite"]
+    return CliRunner().invoke(example("california").main, [*map(str, arguments)], catch_exceptions=False)
 
 
-def test_california_prints_run_fit_excess_loss_and_ten_rows():
-    result = _run()
+def _drawn(folder, name, output):
+    """The picture of an example where there is matplotlib, and a line that says there is none elsewhere."""
+    if find_spec("matplotlib") is None:
+        assert "no picture: it needs matplotlib; pip install 'dask-nlis[plot]'" in output.splitlines()
+        assert not list(folder.iterdir())
+    else:
+        assert f"drawn: {folder / name}" in output.splitlines()
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_california_prints_run_fit_excess_loss_ten_rows_and_how_other_designs_do(tmp_path):
+    result = _run(tmp_path)
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert lines[0].startswith("Run(n_rows=20_640")
@@ -29,17 +39,22 @@ def test_california_prints_run_fit_excess_loss_and_ten_rows():
     assert [line.split()[0] for line in lines[2:11]] == [*FEATURES, "intercept"]
     # A sample of 100 rows loses a few per cent against all rows; exp(-1) would be more than a third.
     assert float(re.search(r"log excess loss.*: (-?\d+\.\d+)$", result.output, re.MULTILINE)[1]) < -1
-    assert len(lines) == 22
+    assert len(lines) == 22 + 3
+    _drawn(tmp_path, "california.png", result.output)
+    medians = {name: float(m) for name, m in re.findall(r"[:;] ([a-z ]+) (-?[\d.]+) ±", lines[-2].replace("s.e.", ""))}
+    assert list(medians) == ["uniform rows", "linear leverage", "nonlinear leverage at the best fit", "run"]
+    assert max(medians["run"], medians["linear leverage"]) < medians["uniform rows"]
+    assert lines[-1].startswith("the paper's claim, nonlinear leverage at the best fit (an oracle) less ")
     assert lines[12].startswith("row 19006, leverage 0.")
     assert "'AveOccup': 119.4" in lines[12]
 
 
 def test_california_keeps_its_run_in_a_folder_and_overwrites_none(tmp_path):
-    result = _run(tmp_path / "kept")
+    result = _run(tmp_path / "pictures", tmp_path / "kept")
     made = nlis.open_run(tmp_path / "kept" / "run.zarr")
     assert f"drawn={len(made.sample)}" in result.output
     with pytest.raises(FileExistsError):
-        _run(tmp_path / "kept")
+        _run(tmp_path / "pictures", tmp_path / "kept")
     assert nlis.open_run(tmp_path / "kept" / "run.zarr") == made
 
 
@@ -234,24 +249,31 @@ def test_benchmarks_of_clusters_print_a_table(name, rows):
         assert float(re.findall(r"[\d.]+", cells[3])[0]) > 0
 
 
-def test_coverage_prints_a_line_for_each_model_and_design():
-    arguments = ["--samples", "3", "--data", "synthetic"]
+def test_coverage_prints_a_line_for_each_model_and_design(tmp_path):
+    arguments = ["--samples", "3", "--data", "synthetic", "--folder", str(tmp_path)]
     result = CliRunner().invoke(example("coverage").main, arguments, catch_exceptions=False, env={"COLUMNS": "100"})
     assert result.exit_code == 0
     lines = [line for line in result.output.splitlines() if " % " in line and "│" in line]
     assert len(lines) == 12
     assert sum("uniform" in line for line in lines) == 2
+    _drawn(tmp_path, "coverage.png", result.output)
+    least = min(float(re.findall(r"([\d.]+) %", line)[-1]) for line in lines if "single index │ uniform" in line)
+    assert f"uniform rows, where the worst coefficient has {least} %; logistic: " in result.output.splitlines()[-1]
 
 
-def test_detection_prints_areas_and_fails_where_a_score_does_not_find_what_it_should(monkeypatch):
+def test_detection_prints_areas_and_fails_where_a_score_does_not_find_what_it_should(monkeypatch, tmp_path):
     detection = example("detection")
-    arguments = ["--seeds", "1", "--size", "500", "--data", "digits"]
+    arguments = ["--seeds", "1", "--size", "500", "--data", "digits", "--folder", str(tmp_path), "--overwrite"]
     result = CliRunner().invoke(detection.main, arguments, catch_exceptions=False)
     lines = result.output.splitlines()
     assert "digits, 500 images: area under the ROC curve" in lines[0]
     table = [line.strip("│ ").split("│") for line in lines if line.startswith("│")]
     assert [cells[0].strip() for cells in table] == ["flipped labels", *detection.WAYS]
     assert all(0 <= float(cell.split()[0]) <= 1 for cells in table for cell in cells[1:])
+    _drawn(tmp_path, "detection.png", result.output)
+    assert lines[-4].startswith(
+        "digits, the paper's claim that the highest leverage tells mislabelled and noisy images: noise "
+    )
     verdicts = lines[-3:]
     assert [line.partition(":")[0] for line in verdicts] == [
         "flipped labels by loss", "noise by leverage", "shuffled by leverage",
@@ -265,14 +287,17 @@ def test_detection_prints_areas_and_fails_where_a_score_does_not_find_what_it_sh
     assert result.output.splitlines()[-1] == "blank by leverage: 0.000, NOT above 0.5"
 
 
-def test_sklearn_pipeline_prints_errors_by_three_ways_and_their_ratios():
+def test_sklearn_pipeline_prints_errors_by_three_ways_and_their_ratios(tmp_path):
     pipelines = example("sklearn_pipeline")
     arguments = ["--seeds", "2", "--size", "200", "--estimator", "logistic", "--estimator", "least squares"]
+    arguments += ["--folder", str(tmp_path)]
     result = CliRunner().invoke(pipelines.main, arguments, catch_exceptions=False)
     assert result.exit_code == 0
     table = [line.strip("│ ").split("│") for line in result.output.splitlines() if line.startswith("│")]
     assert [cells[0].strip() for cells in table] == ["logistic", "least squares"]
     assert "200 of 15,480 rows, 2 splits" in result.output
+    _drawn(tmp_path, "sklearn_pipeline.png", result.output)
+    assert result.output.splitlines()[-1].startswith("The paper's claim that rows by leverage leave a smaller error")
     for name, cells in zip(("logistic", "least squares"), table, strict=True):
         drawn, uniform, of_all = (float(cell.split()[0]) for cell in cells[2:])
         said = re.search(
@@ -299,10 +324,11 @@ def test_every_example_and_data_file_is_listed_in_the_readme():
 
 
 @pytest.mark.adapters
-def test_two_stage_prints_a_table_and_how_the_default_does_against_every_column():
+def test_two_stage_prints_a_table_and_how_the_default_does_against_every_column(tmp_path):
     pytest.importorskip("pandas")
     two_stage = example("two_stage")
     arguments = ["--seeds", "3", "--data", "insurance", "--variant", "stratified", "--variant", "free"]
+    arguments += ["--folder", str(tmp_path)]
     ran = subprocess.run([sys.executable, two_stage.__file__, *arguments], capture_output=True, text=True, check=True)
     rows = [line for line in ran.stdout.splitlines() if "insurance" in line and "│" in line]
     assert len(rows) == 2 * 4
@@ -312,6 +338,10 @@ def test_two_stage_prints_a_table_and_how_the_default_does_against_every_column(
         assert values[-1] in values[-3:-1]  # the default has the shares of one of the columns before it
     verdicts = [line for line in ran.stdout.splitlines() if line.startswith("default less ")]
     assert len(verdicts) == 2 * (len(two_stage.COLUMNS) - 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["two_stage_free.png", "two_stage_stratified.png"]
+    assert ran.stdout.splitlines()[-1].startswith(
+        "The paper's claim, nonlinear leverage at the fit on all rows (an oracle)"
+    )
 
 
 @pytest.mark.adapters
@@ -325,6 +355,9 @@ def test_the_paper_s_figure_is_drawn_and_its_medians_are_printed(tmp_path):
     assert pixels.shape == (960, 1200, 4)
     assert len(np.unique(pixels.reshape(-1, 4), axis=0)) > 100  # five colours and their bands
     assert [word for word in ran.stdout.split() if word in figure.SCORES] == list(figure.SCORES)
+    assert re.search(
+        r"^insurance, log excess loss .* against linear leverage: below at \d of 7 sizes, ", ran.stdout, re.MULTILINE
+    )
 
 
 @pytest.mark.adapters

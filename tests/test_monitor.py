@@ -19,6 +19,7 @@ from dask_nlis import phase, watch
 from dask_nlis.monitor.page import activities, by_label, page_of
 from dask_nlis.monitor.pictures import thinned
 from dask_nlis.monitor.records import Execution, Phase, Told
+from dask_nlis.pages import policy
 
 #: What the page holds besides tables: headings, tiles and inline SVG; no script, no link, no image, no frame.
 PAGE_TAGS = TAGS | {
@@ -27,7 +28,7 @@ PAGE_TAGS = TAGS | {
 }  # fmt: skip
 PAGE_ATTRIBUTES = ATTRIBUTES | {
     "lang", "charset", "name", "content", "viewbox", "role", "aria-label", "x", "y", "x1", "x2", "y1", "y2", "width", "height",
-    "rx", "fill", "stroke", "stroke-width", "text-anchor", "points", "opacity",
+    "rx", "fill", "stroke", "stroke-width", "text-anchor", "points", "opacity", "http-equiv", "aria-hidden", "preserveaspectratio",
 }  # fmt: skip
 
 EVIL = "<script>alert(1)</script>"
@@ -49,6 +50,8 @@ def stored(tmp_path):
 
 def check_page(path):
     page = Path(path).read_text("utf-8")
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    assert f'content="{policy(style)}"'.replace("'", "&#39;") in page
     assert not re.search(r"https?:|src=|href=|@import|url\(", page)
     return assert_inert(page, tags=PAGE_TAGS, attributes=PAGE_ATTRIBUTES)
 

@@ -1,5 +1,6 @@
 """Models of several outputs: losses of a whole row, joint and separate rows, scores, fits and jobs of them."""
 
+import array_api_strict
 import dask
 import dask.array as da
 import mpmath
@@ -11,7 +12,7 @@ from scipy.integrate import quad_vec
 
 import dask_nlis as nlis
 from dask_nlis.losses import OverOutputs
-from dask_nlis.problem import pulled
+from dask_nlis.problem import dual_ray_norms, dual_rows, loss_gradients, pulled, tangent_rows
 
 D, K, N = 3, 3, 240
 
@@ -242,6 +243,20 @@ def test_the_reference_row_ends_with_the_root_of_the_whole_loss(rng):
     rows = nlis.reference_matrix(problem, X, y).to_dask_array().compute()
     np.testing.assert_allclose(rows[:, :D], X)
     np.testing.assert_allclose(rows[:, D:], np.column_stack([np.ones(N), np.full(N, np.sqrt(np.log(K)))]))
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [("squared", "joint"), ("huber", "separate"), ("softmax", "joint")])
+@pytest.mark.parametrize("model", ["net", "tanh"])
+def test_rows_and_norms_are_those_of_every_namespace(model, loss, outputs, rng):
+    joint, theta, X, y = made(model, loss, rng, n=40)
+    if loss != "softmax":
+        y = joint.model.predict(0.6 * theta, X) + 1e-3 * rng.normal(size=(40, K))  # pieces of the ray are halved
+    problem = nlis.Problem(joint.model, joint.loss, outputs=outputs)
+    there = [array_api_strict.asarray(part) for part in (theta, X, y)]
+    for rows in (dual_rows, tangent_rows, loss_gradients):
+        np.testing.assert_allclose(np.from_dlpack(rows(problem, *there)), rows(problem, theta, X, y), atol=1e-12)
+    norms = np.from_dlpack(dual_ray_norms(problem, *there).norms)
+    np.testing.assert_allclose(norms, dual_ray_norms(problem, theta, X, y).norms, rtol=1e-11)
 
 
 def test_several_outputs_take_no_more_tasks_and_reads_than_one(rng):

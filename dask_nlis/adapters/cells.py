@@ -181,9 +181,14 @@ class Seen:
             return CATEGORY
         return BOOL if self.kinds == {BOOL} and not self.looks_like_numbers else NUMBER
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether words are among numbers."""
+        return self.first_word is not None and (self.looks_like_numbers or bool(self.kinds))
+
     def check(self, argument: str, name: str, max_categories: int, remedy: str) -> None:
         """Raise InputTypeError where words are among numbers, InputError where there are too many words."""
-        if self.first_word is not None and (self.looks_like_numbers or self.kinds):
+        if self.first_word is not None and self.is_mixed:
             row, word = self.first_word
             raise InputTypeError(
                 f"{argument} column {name[:_SHOWN]!r} holds {word[:_SHOWN]!r} at row {row} beside numbers; correct it, or {remedy}"

@@ -99,10 +99,11 @@ def surveyed(
     moments = []
     for piece in source.pieces(asked.used, asked.categorical, asked.na):
         for name, cells in piece.cells.items():
-            seen[name].add(cells, piece.first)
-            seen[name].check("table", name, max_categories, _REMEDY)
-            if name in asked.beside and seen[name].kind == CATEGORY:
-                _refuse_words(asked, name, seen[name], cells, piece.first)
+            held = seen[name]
+            held.add(cells, piece.first)
+            if name in asked.beside and held.kind == CATEGORY and not held.is_mixed:  # words of labels are not counted
+                _refuse_words(asked, name, held, cells, piece.first)
+            held.check("table", name, max_categories, _REMEDY)
         incomplete = {name: cells.missing for name, cells in piece.cells.items()}
         rows = np.logical_or.reduce(list(incomplete.values()))
         if first is None and rows.any():

@@ -24,7 +24,7 @@ def inspect(store: str, as_json: bool) -> None:
     """
     found = standing(store)
     if not found.state:
-        raise MissingDataError(f"{store!r} holds no run; give a path that run() was given as store")
+        raise MissingDataError(f"{store!r} holds no run; give the --store of a run")
     if as_json:
         out: dict[str, Any] = found._asdict()
         if found.state == "complete":

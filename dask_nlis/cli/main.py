@@ -12,7 +12,9 @@ from dask_nlis.cli.demo import demo
 from dask_nlis.cli.ingest import ingest
 from dask_nlis.cli.inspect import inspect
 from dask_nlis.cli.plan import plan
+from dask_nlis.cli.report import report
 from dask_nlis.cli.run import run
+from dask_nlis.cli.words import command_of, in_shell, usage
 from dask_nlis.errors import (
     InputError,
     InputTypeError,
@@ -38,6 +40,7 @@ def group() -> None:
       dask-nlis plan taxi.zarr --y y --model single-index --activation tanh   what a run would take
       dask-nlis run taxi.zarr --y y --model single-index --activation tanh --size 5000 --store run.zarr --resume
       dask-nlis inspect run.zarr          how far it has come
+      dask-nlis report run.zarr -o report.html                                what came of it, as a page
     \b
     Exit codes: 0 done; 1 failed, a retry may help; 2 usage or data refused, a retry cannot help;
     3 finished, but a --require does not hold; 75 the store is being written by another process; 130 interrupted.
@@ -49,6 +52,7 @@ group.add_command(plan)
 group.add_command(run)
 group.add_command(inspect)
 group.add_command(ingest)
+group.add_command(report)
 
 
 def _remedy(arguments: Sequence[str] | None) -> str:
@@ -59,10 +63,14 @@ def _remedy(arguments: Sequence[str] | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code of the outcome; errors are one line on standard error."""
     shown = warnings.showwarning
+    words = sys.argv[1:] if arguments is None else arguments
+
+    def said(message: object) -> str:
+        return in_shell(str(message), command_of(group, words))
 
     def one_line(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(category, NlisWarning):
-            click.echo(f"dask-nlis: warning: {message}", err=True)
+            click.echo(f"dask-nlis: warning: {said(message)}", err=True)
         else:
             shown(message, category, *where, **more)
 
@@ -72,20 +80,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
             args=None if arguments is None else list(arguments), prog_name="dask-nlis", standalone_mode=False
         )
     except click.ClickException as error:
-        error.show()
+        if isinstance(error, click.UsageError) and not isinstance(error, click.exceptions.NoArgsIsHelpError):
+            click.echo(f"dask-nlis: {usage(error)}", err=True)
+        else:
+            error.show()
         sys.exit(EXIT_REFUSED)
     except (click.Abort, KeyboardInterrupt):
         click.echo(f"dask-nlis: interrupted{_remedy(arguments)}", err=True)
         sys.exit(EXIT_INTERRUPTED)
     except (InputError, InputTypeError, MissingDataError, StoreExistsError, PermissionError) as error:
-        click.echo(f"dask-nlis: {error}", err=True)
+        click.echo(f"dask-nlis: {said(error)}", err=True)
         sys.exit(EXIT_REFUSED)
     except StoreLockedError as error:
-        click.echo(f"dask-nlis: {error}", err=True)
+        click.echo(f"dask-nlis: {said(error)}", err=True)
         sys.exit(EXIT_LOCKED)
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
-        click.echo(f"dask-nlis: {type(error).__name__}: {first}", err=True)
+        click.echo(f"dask-nlis: {type(error).__name__}: {said(first)}", err=True)
         sys.exit(EXIT_FAILED)
     finally:
         warnings.showwarning = shown

@@ -133,6 +133,13 @@ def show(job: nlis.Run) -> None:
     console.print(f"\n{job.fit.summary()}", highlight=False)
 
 
+def _rank(factor: nlis.Factor) -> str:
+    """Rank and condition, with the first columns that are combinations of one another, by name."""
+    more = ", ..." if len(factor.dependent) > 6 else ""
+    named = f"; dependent: {', '.join(factor.dependent[:6])}{more}" if factor.dependent else ""
+    return f"{factor.rank} of {len(factor.columns)}, condition {factor.condition:.3g}{named}"
+
+
 def lines(job: nlis.Run) -> list[tuple[str, str]]:
     """What a run came to, line by line."""
     sample, factor = job.sample, job.factor
@@ -145,10 +152,7 @@ def lines(job: nlis.Run) -> list[tuple[str, str]]:
             "rows drawn",
             f"{len(sample):,} distinct, {sample.n_draws:,} asked for, effective size {sample.effective_size:,.0f}",
         ),
-        (
-            "rank",
-            "-" if factor is None else f"{factor.rank} of {len(factor.columns)}, condition {factor.condition:.3g}",
-        ),
+        ("rank", "-" if factor is None else _rank(factor)),
         ("certificate", "-" if job.certificate is None else job.certificate.verdict),
         ("fit passes its checks", "yes" if job.fit.ok else f"no: {'; '.join(job.fit.reasons)}"),
         ("loss over all rows", f"{job.total_loss:,.6g}"),

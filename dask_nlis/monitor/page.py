@@ -10,9 +10,9 @@ import jinja2
 import numpy as np
 import zarr
 
-from dask_nlis.monitor.numbers import big, bytes_text, seconds_text
 from dask_nlis.monitor.pictures import Line, Timeline, memory_line, timeline
 from dask_nlis.monitor.records import Execution, Phase
+from dask_nlis.pages import STYLE, big, bytes_text, policy, seconds_text, template
 
 #: What activities mean, ours first; others are Dask's own.
 MEANINGS = {
@@ -82,6 +82,8 @@ def page_of(execution: Execution) -> str:
         n_rows=n_rows,
         rate=n_rows / reads if reads else None,
         versions=_versions(),
+        style=STYLE,
+        policy=policy(STYLE),
         **pictures,
     )
 
@@ -114,15 +116,7 @@ def activities(execution: Execution) -> list[Activity]:
 
 @cache
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("dask_nlis.monitor", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"big": big, "size": bytes_text, "duration": seconds_text}
-    return environment.get_template("page.html.jinja")
+    return template("dask_nlis.monitor", "page.html.jinja", {"big": big, "size": bytes_text, "duration": seconds_text})
 
 
 def _versions() -> dict[str, Any]:

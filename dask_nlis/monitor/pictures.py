@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dask_nlis.monitor.numbers import bytes_text, seconds_text
 from dask_nlis.monitor.records import Execution
+from dask_nlis.pages import bytes_text, seconds_text
 
 #: Width of a picture, of the labels at its left, and heights of a line of the timeline and of the axis below.
 WIDTH, LEFT, HEIGHT, AXIS = 960, 150, 26, 24

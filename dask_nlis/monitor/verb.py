@@ -13,10 +13,10 @@ import dask
 
 from dask_nlis import tally
 from dask_nlis.errors import InputError, InputTypeError
-from dask_nlis.monitor.files import check_report, write_report
 from dask_nlis.monitor.page import page_of
 from dask_nlis.monitor.recorder import Recorder
 from dask_nlis.monitor.records import Execution, Phase, Told
+from dask_nlis.pages import check_page, write_page
 from dask_nlis.redact import redacted
 from dask_nlis.tally import Tally
 from dask_nlis.watch import outcome, told, watched_by
@@ -70,7 +70,7 @@ def monitor(report: str | os.PathLike[str] | None = None, *, progress: bool = Tr
     """
     if not isinstance(progress, bool):
         raise InputTypeError(f"progress={progress!r} is {type(progress).__name__}; give True or False")
-    return Monitor(None if report is None else check_report(report), progress)
+    return Monitor(None if report is None else check_page("report", report), progress)
 
 
 class Monitor:
@@ -107,7 +107,7 @@ class Monitor:
         if self._report is None:
             return
         try:
-            write_report(self._report, page_of(self.execution))
+            write_page("report", self._report, page_of(self.execution))
         except Exception as cause:
             if error is None:
                 raise

@@ -122,7 +122,7 @@ def extend(
         fit = fit_drawn(run.problem, both, rows, matrix.source.names, start=run.fit.theta)
         (loss,), n_dropped = summed_losses(matrix, run.problem, fit.theta[None])
     total = float(loss) + _estimated(run, fit)
-    manifest = dict(run.manifest) | {
+    manifest = {name: value for name, value in run.manifest.items() if name != "way"} | {
         "reads": reads | {"total loss": 1},
         "size": both.n_draws,
         "stages": [*run.manifest["stages"], stage.sample.n_draws],

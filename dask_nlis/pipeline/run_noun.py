@@ -1,15 +1,17 @@
 """The noun Run: everything a job produced."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dask_nlis.diagnostics import Certificate
+from dask_nlis.diagnostics import Certificate, Comparison
 from dask_nlis.factor import Factor
 from dask_nlis.nouns import noun
 from dask_nlis.problem import Problem
 from dask_nlis.refit import Fit
+from dask_nlis.report import Report, report_on
 from dask_nlis.sample import Sample
 
 
@@ -104,6 +106,63 @@ class Run:
     def n_dropped(self) -> int:
         """Rows left out by missing="drop"."""
         return int(self.manifest["n_dropped"])
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        X: Any = None,
+        image_shape: Sequence[int] | None = None,
+        others: "Comparison | Sequence[Run] | None" = None,
+        k: int = 20,
+        overwrite: bool = False,
+    ) -> Report:
+        """Make the page of the run, one HTML file that loads nothing: (path) -> Report. Computes; reads scores, not data.
+
+        Verdict and certificate in words, scores, weights, the rows with the highest and lowest scores, residual against
+        leverage, the fit with its intervals, and how it was made; below 2 MB whatever the run. The scores are read a few
+        times in bounded memory, and with X its blocks that hold rows of the tables.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            File to be written, such as "report.html", whole or not at all; by default none is.
+        X : array_like of shape (n, d), optional
+            The features the run was made of, for rows of the tables that were not drawn.
+        image_shape : sequence of int, optional
+            Height and width of rows that are images, with 1, 3 or 4 channels first or last: shown as pictures. By default
+            the `input_shape` of the model, where it has one of such.
+        others : Comparison or sequence of Run, optional
+            What `compare` returned, or runs of other sizes on the same data: the loss against the size.
+        k : int, default 20
+            Rows of each table, 100 at most.
+        overwrite : bool, default False
+            Whether a file of this name may be replaced.
+
+        Returns
+        -------
+        Report
+            The page and its path; shown in a notebook.
+
+        Raises
+        ------
+        StoreExistsError
+            If the path exists and may not be replaced.
+        InputError, InputTypeError
+            If an argument is not allowed, X is of another shape, or matplotlib (the extra `plot`) is missing.
+        MissingDataError, NotWritableError
+            If the folder of the path does not exist, or nothing can be written there; before anything is computed.
+
+        Examples
+        --------
+        >>> import tempfile, dask_nlis as nlis
+        >>> X, y = nlis.datasets.california_housing(standardized=True)
+        >>> job = nlis.run(nlis.Problem(nlis.Linear()), X, y, size=300, seed=0)
+        >>> page = job.report(tempfile.mkdtemp() + "/report.html", X=X)
+        >>> len(page.html) < 2e6
+        True
+        """
+        return report_on(self, path, X=X, image_shape=image_shape, others=others, k=k, overwrite=overwrite)
 
     def _summary(self) -> dict[str, Any]:
         dropped = {"n_dropped": self.n_dropped} if self.n_dropped else {}

@@ -239,6 +239,8 @@ class Problem:
         >>> Problem.from_dict(problem.to_dict()) == problem
         True
         """
+        if isinstance(found, Mapping) and found.get("noun") == "Problem":
+            found = {"outputs": "joint", **found}  # which need not be written
         problem = from_dict(found, _KNOWN)
         if not isinstance(problem, Problem):
             raise InputError(f"noun={found['noun']!r} is no Problem; give what Problem.to_dict() returned")

@@ -95,7 +95,6 @@ def _doubled(
     Of layers every row has pieces of its own, which are halved where more nodes help little.
     """
     xp, n = array_namespace(x), _settled(model, loss, theta, x, y)
-    n = min(n, _HALVED_FROM) if is_layered(model) else n
     values, residual = made(x, y, n, None)
     place = xp.arange(x.shape[0])
     left, rest = x, y
@@ -132,8 +131,9 @@ def _put(values: Array, place: Array, some: Array) -> Array:
 
 
 def _settled(model: Model, loss: Root, theta: Array, x: Array, y: Array | None) -> int:
-    """Nodes at which the rows of a pilot change no more, entry by entry."""
+    """Nodes at which the rows of a pilot change no more, entry by entry; of layers no more than before pieces are halved."""
     xp = array_namespace(x)
+    tried = [n for n in _NODES if not is_layered(model) or n <= _HALVED_FROM]
     half = max(1, min(_PILOT, _PILOT_BYTES // (8 * theta.shape[0])))
     if x.shape[0] > 2 * half:
         longest = xp.argsort(squared_row_norms(x), descending=True, stable=True)[:half]
@@ -141,7 +141,7 @@ def _settled(model: Model, loss: Root, theta: Array, x: Array, y: Array | None) 
         pilot = xp.concat([longest, spaced])
         x, y = xp.take(x, pilot, axis=0), None if y is None else xp.take(y, pilot, axis=0)
     before = None
-    for n in _NODES:
+    for n in tried:
         rows = size = xp.zeros((), dtype=x.dtype)
         for part in _parts(model, loss, theta, x, y, n):
             rows, size = rows + part, size + xp.abs(part)
@@ -153,7 +153,7 @@ def _settled(model: Model, loss: Root, theta: Array, x: Array, y: Array | None) 
             if bool(xp.all(change <= _NEARLY * largest)):
                 return n
         before = rows
-    return _NODES[-1]
+    return tried[-1]
 
 
 def _integral(

@@ -22,6 +22,10 @@ Array = Any
 #: Nodes a piece; at what a piece misses, relative to 1 + its roots, it is whole; and the shortest one that is halved.
 NODES, _GOAL, _SHORTEST = 16, 1e-13, 2.0**-50
 
+#: What rounding leaves of a prediction, relative to it, and how many pieces of a row more than it has kinks may be too
+#: coarse at a time. A bend takes two; where rounding is taken for bends, all do.
+_ROUNDING, _AT_A_TIME = 2.0**-48, 64
+
 
 def breaks(model: LayeredModel, loss: Root, theta: Array, x: Array, y: Array | None) -> Array:
     """Kinks of each row and ends of the pieces that its root needs between them, (m, K), ascending; 1 beyond."""
@@ -33,9 +37,11 @@ def breaks(model: LayeredModel, loss: Root, theta: Array, x: Array, y: Array | N
     low, high = xp.reshape(edges[:, :-1], (-1,)), xp.reshape(edges[:, 1:], (-1,))
     row, low, high = _chosen(low < high, row, low, high)
     found, owner = [xp.reshape(kinks, (-1,))], [_numbers(kinks)]
+    allowed = pieces + _AT_A_TIME
     while row.shape[0]:
-        missed = xp.concat([_missed(layers, loss, *part) for part in _some(layers, inputs, y, row, low, high)])
-        row, low, high = _chosen((missed > _GOAL) & (high - low > _SHORTEST), row, low, high)
+        coarse = xp.concat([_misses(layers, loss, *part) for part in _some(layers, inputs, y, row, low, high)])
+        row, low, high = _chosen(coarse & (high - low > _SHORTEST), row, low, high)
+        row, low, high = _chosen(_how_many(row) <= allowed, row, low, high)
         middle = (low + high) / 2
         found.append(middle)
         owner.append(row)
@@ -64,8 +70,15 @@ def _some(layers: Sequence[stack.Layer], inputs: Array, y: Array | None, row: Ar
         yield mine, None if y is None else xp.take(y, row[part], axis=0), low[part], high[part]
 
 
-def _missed(layers: Sequence[stack.Layer], loss: Root, x: Array, y: Array | None, low: Array, high: Array) -> Array:
-    """What the integral over each piece misses of the difference of the roots at its ends, relative to 1 + these."""
+def _how_many(row: Array) -> Array:
+    """How many of the pieces are of the row of each."""
+    xp = array_namespace(row)
+    ascending = xp.sort(row)
+    return xp.searchsorted(ascending, row, side="right") - xp.searchsorted(ascending, row)
+
+
+def _misses(layers: Sequence[stack.Layer], loss: Root, x: Array, y: Array | None, low: Array, high: Array) -> Array:
+    """Whether the integral over each piece misses the difference of the roots at its ends, by more than rounding may."""
     xp = array_namespace(x)
     node, weight = (xp.asarray(np.array(part), dtype=low.dtype) for part in legendre(NODES))
     t = low[:, None] + (high - low)[:, None] * node
@@ -79,7 +92,8 @@ def _missed(layers: Sequence[stack.Layer], loss: Root, x: Array, y: Array | None
     ends = xp.reshape(ends, (x.shape[0], 2, -1))
     one = ends.shape[2] == 1
     first, last = (root_of(loss, ends[:, k, 0] if one else ends[:, k, :], y) for k in (0, 1))
-    return xp.abs(last - first - over) / (1 + xp.abs(first) + xp.abs(last))
+    rounding = _ROUNDING * xp.max(xp.abs(xp.reshape(ends, (x.shape[0], -1))), axis=1)
+    return xp.abs(last - first - over) > _GOAL * (1 + xp.abs(first) + xp.abs(last)) + rounding
 
 
 def _by_row(owner: Array, values: Array, m: int) -> Array:

@@ -6,7 +6,7 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from dask_nlis.errors import InputError, InputTypeError, NlisWarning
-from dask_nlis.refit.verb import row_weights
+from dask_nlis.refit.taken import row_weights
 from dask_nlis.sample import Sample
 
 E = TypeVar("E")
