@@ -51,9 +51,9 @@ def refit(
 
     Minimises sum_i w_i l(prediction_i(theta), y_i) + ridge |theta|^2 over the problem's set, weights as drawn (their
     mean total is n, so the objective estimates the full loss, and a ridge means the same for every sample of the
-    data). From each start a spectral projected gradient, then Gauss-Newton inside the set; absolute error through
-    Huber losses of shrinking width. The best end point is checked by us: finite, in the set, stationary, and no
-    optimum at infinity (separable classes, say).
+    data). From each start a spectral projected gradient (Birgin, Martinez & Raydan 2000), then Gauss-Newton inside the set;
+    absolute error through Huber losses of shrinking width. The best end point is checked by us: finite, in the set,
+    stationary, and no optimum at infinity (separable classes, say).
 
     Parameters
     ----------
@@ -92,11 +92,6 @@ def refit(
     -----
     ConvergenceWarning
         If the fit does not pass the checks; `Fit.reasons` says why.
-
-    Notes
-    -----
-    The weighted objective is that of Rajmohan & Roosta (ICML 2025); the spectral projected gradient is by Birgin, Martinez
-    & Raydan (2000).
 
     Examples
     --------

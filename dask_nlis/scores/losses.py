@@ -48,8 +48,7 @@ def loss_scores(A: Any) -> Any:
 
     Notes
     -----
-    f_i(theta)^2 of Rajmohan & Roosta (ICML 2025), by the identity of Proposition 3.1 from the dual row: (f_i(0) + <theta,
-    f*_i>)^2. A sort of the rows by it is no sampling design of theirs.
+    f_i(theta)^2 of Rajmohan & Roosta (ICML 2025), which by Proposition 3.1 is (f_i(0) + <theta, f*_i>)^2.
 
     Examples
     --------
