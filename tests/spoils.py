@@ -274,7 +274,10 @@ if find_spec("xarray"):
     CALLS["XarrayRows.coordinates"] = (GRIDDED.coordinates, {"sample": [0, 5], "dim": "drawn"})
 
 if find_spec("jax"):
-    CALLS["from_jax"] = (nlis.from_jax, {"function": value, "theta": [np.ones(3), np.ones(1)], "tolerance": 1e-6})
+    CALLS["from_jax"] = (
+        nlis.from_jax,
+        {"function": value, "theta": [np.ones(3), np.ones(1)], "n_outputs": 1, "tolerance": 1e-6},
+    )
 
 if find_spec("torch"):
     import torch

@@ -89,11 +89,10 @@ def charts_of(run: "Run", sizes: Comparison | list[Size] | None) -> dict[str, Ch
     )
     found = residuals_of(run)
     if found is not None:
-        what = "label minus prediction" if found.plain else "the signed root of the row's loss"
         add(
             "residuals",
             f"Residual against leverage of the {len(run.sample):,} drawn rows",
-            f"Points are drawn rows (cells, where they are many) with their residual, {what}, at the fit. To the right lie rows that are unlike the others, "
+            f"Points are drawn rows (cells, where they are many) with their residual, {found.what}, at the fit. To the right lie rows that are unlike the others, "
             "far from the middle those that the fit misses. A row that is both pulls the fit: beyond each curve lies the share of the "
             "rows, by weight, that stands at it. Look at the outermost first.",
             lambda ax: _residuals(run, found, ax),

@@ -23,8 +23,8 @@ class Residuals(NamedTuple):
     """Residuals and leverage of the drawn rows."""
 
     residuals: np.ndarray  # (m,)
-    leverage: np.ndarray  # (m,)
-    plain: bool  # whether a residual is label minus prediction
+    leverage: np.ndarray  # (m,), the mean over outputs that are separate
+    what: str  # what a residual is
 
 
 def residuals_of(run: "Run") -> Residuals | None:
@@ -39,11 +39,14 @@ def residuals_of(run: "Run") -> Residuals | None:
         lazy = cross_leverage_scores(matrix, run.factor)
     except NlisError:  # a factor of another theta, as of more stages than the manifest tells
         return None
-    leverage = np.concatenate(phase.blocks_of(lazy, "nlis-score"))
+    leverage = np.concatenate(phase.blocks_of(lazy, "nlis-score")) / matrix.rule.each
     with np.errstate(all="ignore"):
         predictions = run.problem.model.predict(run.fit.theta, run.sample_X)
-        residuals = -np.asarray(run.problem.loss.root(predictions, run.sample_y), dtype=np.float64)
-    return Residuals(residuals, leverage, isinstance(run.problem.loss, SquaredError))
+        residuals = -np.asarray(run.problem.row_loss.root(predictions, run.sample_y), dtype=np.float64)
+    if run.problem.model.n_outputs > 1:
+        return Residuals(-residuals, leverage, "the root of the row's loss over all outputs")
+    plain = isinstance(run.problem.loss, SquaredError)
+    return Residuals(residuals, leverage, "label minus prediction" if plain else "the signed root of the row's loss")
 
 
 def _matrix(run: "Run") -> Any:

@@ -17,12 +17,12 @@ COLUMNS = 8
 
 
 class Row(NamedTuple):
-    """A row of the data: its number, score, weight and label where it was drawn, and features where they are known."""
+    """A row of the data: its number, score, weight and labels where it was drawn, and features where they are known."""
 
     number: int
     score: float
     weight: float | None
-    label: float | None
+    labels: tuple[float, ...] | None  # one, or one an output
     features: np.ndarray | None  # (d,), all of them
 
 
@@ -32,6 +32,7 @@ class Rows(NamedTuple):
     highest: list[Row]
     lowest: list[Row]  # of all rows, or of the drawn ones where no others' features are known
     columns: list[int]
+    labels: list[str]  # headings of the labels that they show
     scored: str  # what the scores are
     n_unknown: int  # rows whose features are not known
     of_all: tuple[bool, bool]  # whether highest and lowest are those of all rows
@@ -64,7 +65,9 @@ def rows_of(run: "Run", X: Any, k: int, *, as_images: bool = False) -> Rows:
         given = dict(zip(wanted.tolist(), _as_numbers(take_rows("X", X, wanted, sample.n_rows)), strict=True))
     highest, lowest = ([_row(run, i, s, given) for i, s in zip(*each, strict=True)] for each in found)
     unknown = {row.number for row in (*highest, *lowest) if row.features is None}
-    return Rows(highest, lowest, [] if as_images else _columns(run, highest), scored, len(unknown), of_all)
+    return Rows(
+        highest, lowest, [] if as_images else _columns(run, highest), _labels(run), scored, len(unknown), of_all
+    )
 
 
 def _ends(indices: np.ndarray, values: np.ndarray, k: int, sign: int) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +87,15 @@ def _row(run: "Run", index: int, score: float, given: dict[int, np.ndarray] | No
     if not drawn:
         return Row(int(index), float(score), None, None, features)
     known = run.sample_X[place] if features is None else features
-    return Row(int(index), float(score), float(run.sample.weights[place]), float(run.sample_y[place]), known)
+    labels = tuple(map(float, np.atleast_1d(run.sample_y[place])))
+    return Row(int(index), float(score), float(run.sample.weights[place]), labels, known)
+
+
+def _labels(run: "Run") -> list[str]:
+    """Headings of the labels: one, or one for each of the first outputs."""
+    if run.sample_y.ndim == 1:
+        return ["label y"]
+    return [f"label y[{c}]" for c in range(min(run.sample_y.shape[1], COLUMNS))]
 
 
 def _columns(run: "Run", rows: list[Row]) -> list[int]:
