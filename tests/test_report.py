@@ -409,13 +409,15 @@ class TestPage:
     def test_several_outputs_have_a_label_each_and_one_residual(self, outputs):
         model, x = nlis.MultilayerPerceptron((), n_outputs=2), X[:, :3]
         y = np.arange(N) % 3 if outputs == "classes" else x[:, :2] + 0.1 * np.column_stack([Y, -Y])
-        problem = nlis.Problem(model, nlis.SoftmaxLoss(3)) if outputs == "classes" else nlis.Problem(model, outputs=outputs)
+        problem = (
+            nlis.Problem(model, nlis.SoftmaxLoss(3)) if outputs == "classes" else nlis.Problem(model, outputs=outputs)
+        )
         drawn = ran(problem, x=x, y=y)
         page = page_of(drawn)
         labels = ["label y"] if outputs == "classes" else ["label y[0]", "label y[1]"]
-        assert [name for name in page.table("Highest scores of all rows")[0] if "label" in name] == labels
-        assert "root of the row's loss over all outputs" in page.html
-        assert page.svgs
+        assert [name for name in page.head(HIGHEST) if "label" in name] == labels
+        assert "root of the row's loss over all outputs" in page.read()
+        assert page.tags.count("svg") == 4
 
     def test_large_images_in_colour_lose_pixels_before_the_page_grows(self):
         from matplotlib.image import imread
