@@ -417,7 +417,7 @@ class TestPage:
         labels = ["label y"] if outputs == "classes" else ["label y[0]", "label y[1]"]
         assert [name for name in page.head(HIGHEST) if "label" in name] == labels
         assert "root of the row's loss over all outputs" in page.read()
-        assert page.tags.count("svg") == 4
+        assert page.tags.count("figure") == 4
 
     def test_large_images_in_colour_lose_pixels_before_the_page_grows(self):
         from matplotlib.image import imread
