@@ -68,8 +68,8 @@ def compare(
         Model, loss and set.
     X : array_like of shape (n, d)
         NumPy, Dask, Zarr, pandas or xarray.
-    y : array_like of shape (n,)
-        Labels.
+    y : array_like of shape (n,) or (n, n_outputs)
+        Labels; a column an output where a loss is summed over several.
     scores : mapping of str to array_like of shape (n,)
         What to draw by, lazy or not, by name; `np.ones(n)` for uniform sampling.
     sizes : int or float, or a sequence of them

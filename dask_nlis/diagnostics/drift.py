@@ -47,8 +47,8 @@ def drift(
         Model and loss; the set plays no part.
     X : array_like of shape (n, d)
         NumPy, Dask, Zarr, pandas or xarray.
-    y : array_like of shape (n,)
-        Labels.
+    y : array_like of shape (n,) or (n, n_outputs)
+        Labels; a column an output where a loss is summed over several.
     thetas : array_like of shape (k, p)
         Checkpoints, earliest first, at least two.
     by : {"leverage", "norm", "loss"}

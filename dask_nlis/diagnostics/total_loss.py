@@ -46,8 +46,8 @@ def total_loss(
         Model and loss; the set plays no part.
     X : array_like of shape (n, d)
         NumPy, Dask, Zarr, pandas or xarray.
-    y : array_like of shape (n,)
-        Labels.
+    y : array_like of shape (n,) or (n, n_outputs)
+        Labels; a column an output where a loss is summed over several.
     theta : array_like of shape (p,) or (k, p)
         Where to evaluate.
     sample_weight : array_like of shape (n,), optional

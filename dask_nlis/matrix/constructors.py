@@ -37,10 +37,11 @@ def reference_matrix(
     problem : Problem
         Model and loss.
     X : array_like of shape (n, d)
-        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only Dask arrays whose blocks have
+        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Rows that have the `input_shape` of a
+        model are flattened. Only Dask arrays whose blocks have
         unknown lengths, and DataFrames of Dask, are read at this call, once, to count their rows.
-    y : array_like of shape (n,), optional
-        Labels.
+    y : array_like of shape (n,) or (n, n_outputs), optional
+        Labels; a column an output where a loss is summed over several.
     sample_weight : array_like of shape (n,), optional
         Row weights v >= 0; a row counts sqrt(v) times, an integer v like v repeated rows.
     missing : {"raise", "drop"}
@@ -100,10 +101,12 @@ def dual_matrix(
     problem : Problem
         Model and loss.
     X : array_like of shape (n, d)
-        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only Dask arrays whose blocks have
+        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Rows that have the `input_shape` of a
+        model are flattened. Only Dask arrays whose blocks have
         unknown lengths, and DataFrames of Dask, are read at this call, once, to count their rows.
-    y : array_like of shape (n,), optional
-        Labels; they go to the last column, where they carry most of the gain.
+    y : array_like of shape (n,) or (n, n_outputs), optional
+        Labels; they go to the last column, where they carry most of the gain. A column an output where a loss is summed
+        over several.
     theta : array_like of shape (p,)
         Where the adjoint is taken; copied.
     sample_weight : array_like of shape (n,), optional
@@ -184,10 +187,11 @@ def tangent_matrix(
     problem : Problem
         Model and loss.
     X : array_like of shape (n, d)
-        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Only Dask arrays whose blocks have
+        NumPy, Dask, Zarr, pandas or xarray, in any real dtype; computed in float64. Rows that have the `input_shape` of a
+        model are flattened. Only Dask arrays whose blocks have
         unknown lengths, and DataFrames of Dask, are read at this call, once, to count their rows.
-    y : array_like of shape (n,)
-        Labels.
+    y : array_like of shape (n,) or (n, n_outputs)
+        Labels; a column an output where a loss is summed over several.
     theta : array_like of shape (p,)
         Where the loss is differentiated; copied.
     sample_weight : array_like of shape (n,), optional

@@ -42,8 +42,8 @@ def pilot(
         Model, loss and set.
     X : array_like of shape (n, d)
         NumPy, Dask, Zarr, pandas or xarray.
-    y : array_like of shape (n,)
-        Labels.
+    y : array_like of shape (n,) or (n, n_outputs)
+        Labels; a column an output where a loss is summed over several.
     size : int or float
         Rows to draw, or a share of the rows; ten times the number of parameters is a fair start.
     seed : int, optional

@@ -52,7 +52,7 @@ def plan(
     X : array_like of shape (n, d)
         As for `run`. Only Dask arrays whose blocks have unknown lengths, and DataFrames of Dask, are read whole at this
         call, to count their rows.
-    y : array_like of shape (n,), optional
+    y : array_like of shape (n,) or (n, n_outputs), optional
         Labels; without them, scores and a draw are planned, and no fit.
     size : int or float or "auto", optional
         Rows to draw, a count or a share; by default where size="auto" would start. "auto" plans its first size: each

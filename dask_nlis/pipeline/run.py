@@ -82,8 +82,8 @@ def run(
         Model, loss and set.
     X : array_like of shape (n, d)
         NumPy, Dask, Zarr, pandas or xarray.
-    y : array_like of shape (n,)
-        Labels.
+    y : array_like of shape (n,) or (n, n_outputs)
+        Labels; a column an output where a loss is summed over several.
     size : int or float or "auto"
         Rows to draw, of all stages: expected number (poisson), number (systematic) or draws (multinomial, stratified); a
         float in (0, 1] is a share of the rows. "auto" doubles the last stage, which needs no further read of all rows,

@@ -61,7 +61,7 @@ def refit(
         Model, loss and set.
     X : array_like of shape (s, d)
         Taken rows, in memory (`sample.take(X, y)`).
-    y : array_like of shape (s,)
+    y : array_like of shape (s,) or (s, n_outputs)
         Their labels.
     sample : Sample or array_like of shape (s,)
         The sample the rows come from, or weights >= 0 of one's own; all ones for an ordinary fit.
