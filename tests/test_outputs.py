@@ -402,6 +402,14 @@ def test_the_whole_job_is_stored_resumed_and_extended(outputs, rng, tmp_path):
     assert deep.epsilon == pytest.approx(np.abs(np.linalg.eigvalsh(G) - 1).max(), rel=1e-9)
 
 
+def test_a_pilot_that_misses_a_class_is_none(rng):
+    X, y = rng.normal(size=(2000, D)), np.minimum(np.arange(2000), 2)  # one row each of two classes
+    problem = nlis.Problem(nlis.MultilayerPerceptron((), n_outputs=2), nlis.SoftmaxLoss(3), constraint=nlis.Ball(20.0))
+    job = nlis.run(problem, X, y, size=200, seed=0)
+    assert job.pilot is None
+    assert job.why_one_stage == "the pilot drew rows of 1 of 3 classes"
+
+
 @pytest.mark.parametrize("loss", ["softmax", "logistic"])
 def test_suspects_are_found_by_the_loss_of_the_whole_row(loss, rng):
     problem, theta, X, y = made("linear", loss, rng)

@@ -18,7 +18,7 @@ from dask_nlis.constraints import is_bounded
 from dask_nlis.errors import ConvergenceWarning, InputError
 from dask_nlis.factor import Factor, factorize_together
 from dask_nlis.intake import default_names
-from dask_nlis.losses import AbsoluteError, LogisticLoss, is_of_several
+from dask_nlis.losses import AbsoluteError, LogisticLoss, SoftmaxLoss, is_of_several
 from dask_nlis.matrix import TallMatrix, dual_matrix, tangent_matrix
 from dask_nlis.pipeline.design import Design, Known, Scored, Setting, Stage, Wanted, Way, counted
 from dask_nlis.pipeline.drawn import Drawn, fit_drawn
@@ -173,6 +173,8 @@ def _unfit(problem: Problem, taken: Drawn) -> str:
         return "the pilot drew no row"
     if isinstance(problem.loss, LogisticLoss) and len(np.unique(taken.y)) < 2:
         return "the pilot drew rows of one class only"
+    if isinstance(problem.loss, SoftmaxLoss) and (drawn := len(np.unique(taken.y))) < problem.loss.n_classes:
+        return f"the pilot drew rows of {drawn} of {problem.loss.n_classes} classes"
     return ""
 
 
