@@ -1,5 +1,6 @@
 """The drawn rows in memory, and the fit to them."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ def as_drawn(x: Any, y: Any, weight: Any = None) -> Drawn:
     labels = as_labels(np.asarray(y, dtype=np.float64))
     weights = None if weight is None else np.asarray(weight, dtype=np.float64).reshape(-1)
     rows = np.asarray(x, dtype=np.float64)
-    return Drawn(rows.reshape(len(rows), -1), labels, weights)
+    return Drawn(rows.reshape(len(rows), math.prod(rows.shape[1:])), labels, weights)
 
 
 def fit_drawn(problem: Problem, sample: Sample, taken: Drawn, names: tuple[str, ...], start: Any = None) -> Fit:

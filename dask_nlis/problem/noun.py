@@ -239,7 +239,7 @@ class Problem:
         >>> Problem.from_dict(problem.to_dict()) == problem
         True
         """
-        if isinstance(found, Mapping) and found.get("noun") == "Problem":
+        if isinstance(found, Mapping) and isinstance(noun := found.get("noun"), str) and noun == "Problem":
             found = {"outputs": "joint", **found}  # which need not be written
         problem = from_dict(found, _KNOWN)
         if not isinstance(problem, Problem):
