@@ -61,9 +61,9 @@ def test_several_outputs_are_those_of_the_cpu(outputs, gpu):
     model = nlis.MultilayerPerceptron((4,), n_outputs=2)
     problem = nlis.Problem(model, outputs=outputs)
     theta = np.random.default_rng(5).normal(size=model.n_parameters(3))
-    x, y, chunks = X[:60], np.column_stack([Y, Y**2])[:60], (25, 35)
+    x, y, chunks = X[:40], np.column_stack([Y, Y**2])[:40], (15, 25)
     y[30, 1] = np.nan
-    options = {"theta": theta, "sample_weight": WEIGHT[:60], "missing": "drop"}
+    options = {"theta": theta, "sample_weight": WEIGHT[:40], "missing": "drop"}
     here, there = (
         nlis.dual_matrix(problem, da.from_array(x, (chunks, 3)), y, device=where, **options)
         for where in ("cpu", "cuda")

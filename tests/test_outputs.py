@@ -248,9 +248,9 @@ def test_the_reference_row_ends_with_the_root_of_the_whole_loss(rng):
 @pytest.mark.parametrize(("loss", "outputs"), [("squared", "joint"), ("huber", "separate"), ("softmax", "joint")])
 @pytest.mark.parametrize("model", ["net", "tanh"])
 def test_rows_and_norms_are_those_of_every_namespace(model, loss, outputs, rng):
-    joint, theta, X, y = made(model, loss, rng, n=40)
+    joint, theta, X, y = made(model, loss, rng, n=12)
     if loss != "softmax":
-        y = joint.model.predict(0.6 * theta, X) + 1e-3 * rng.normal(size=(40, K))  # pieces of the ray are halved
+        y = joint.model.predict(0.6 * theta, X) + 1e-3 * rng.normal(size=(12, K))  # pieces of the ray are halved
     problem = nlis.Problem(joint.model, joint.loss, outputs=outputs)
     there = [array_api_strict.asarray(part) for part in (theta, X, y)]
     for rows in (dual_rows, tangent_rows, loss_gradients):

@@ -119,8 +119,8 @@ class TestWords:
         drawn = dict(zip(job.sample.indices.tolist(), range(len(job.sample)), strict=True))
         for row in (*found.highest, *found.lowest):
             place = drawn.get(row.number)
-            assert (row.weight, row.label) == (
-                (None, None) if place is None else (job.sample.weights[place], job.sample_y[place])
+            assert (row.weight, row.labels) == (
+                (None, None) if place is None else (job.sample.weights[place], (job.sample_y[place],))
             )
             assert (row.features is None) is (place is None)
             if place is not None:

@@ -22,9 +22,9 @@ def one_thread():
 def images(rng, n_outputs=1):
     """A net of one convolution and one dense layer, images and labels."""
     layers = (
-        LayerOf("convolution", rng.normal(size=(2, 1, 3, 3)), rng.normal(size=2), "k", "b", True, True, nlis.Relu()),
+        LayerOf("convolution", rng.normal(size=(1, 1, 4, 4)), rng.normal(size=1), "k", "b", True, True, nlis.Relu()),
         LayerOf("reshape"),
-        LayerOf("dense", rng.normal(size=(n_outputs, 18)), rng.normal(size=n_outputs), "w", "c", True, True),
+        LayerOf("dense", rng.normal(size=(n_outputs, 4)), rng.normal(size=n_outputs), "w", "c", True, True),
     )
     model = LayerStack(layers, SHAPE)
     X = rng.normal(size=(N, *SHAPE))

@@ -177,7 +177,7 @@ def test_without_curvature_leverage_takes_the_share_of_influence():
 
 def test_size_auto_doubles_until_the_certificate_has_the_epsilon_and_reads_no_more_for_it():
     counted = CountingArray(X)
-    job = nlis.run(PROBLEM, counted.dask(1), Y, size="auto", epsilon=0.3, seed=0)
+    job = nlis.run(PROBLEM, counted.dask(5), Y, size="auto", epsilon=0.3, seed=0)
     assert job.certificate.epsilon <= 0.3
     assert sum(job.reads.values()) == counted.rows.min() == 5
     assert job.manifest["shares"] == [0.45, 0.45, 0.10]

@@ -155,6 +155,11 @@ def sandwich(
     >>> found.holds, 1 < found.lower < found.smallest < found.largest < found.upper < 2
     (True, True)
     """
+    if isinstance(problem, Problem) and not is_index(problem.model):
+        raise InputError(
+            f"{type(problem.model).__name__} has no single index, so its adjoints are no multiples of one gradient; "
+            "use measured_misestimation_factor on scores"
+        )
     matrix = dual_matrix(
         problem,
         X,
@@ -166,11 +171,7 @@ def sandwich(
         block_bytes=block_bytes,
     )
     model = problem.model
-    if not is_index(model):
-        raise InputError(
-            f"{type(model).__name__} has no single index, so its adjoints are no multiples of one gradient; "
-            "use measured_misestimation_factor on scores"
-        )
+    assert is_index(model)
     if y is not None:
         slope_bounds(problem, (0.0, 0.0), _some_labels(problem))  # raises before the read where the loss has none
     p = matrix.shape[1] - 1
