@@ -194,7 +194,7 @@ def test_a_task_that_fails_on_a_cluster_is_run_again_three_times(client, expecte
     storage = Storage(RuntimeError, failures=3)
     assert same_bits(nlis.factorize(matrix(storage)).r, expected["factor"].r)
     lasting = Storage(RuntimeError, failures=1000)
-    with pytest.raises(nlis.ReadError, match=r"X \(Storage\), rows \d+00 to \d+99 cannot be read .*storage is away"):
+    with pytest.raises(nlis.ReadError, match=r"X \(Storage\), rows \d*0 to \d*99 cannot be read .*storage is away"):
         nlis.factorize(matrix(lasting))
     assert lasting.failed <= 4 * 18
 
