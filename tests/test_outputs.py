@@ -410,6 +410,18 @@ def test_a_pilot_that_misses_a_class_is_none(rng):
     assert job.why_one_stage == "the pilot drew rows of 1 of 3 classes"
 
 
+def test_fewer_rows_than_directions_may_hold_them_all_where_a_row_is_several(rng):
+    X, y = rng.normal(size=(6, D)), rng.normal(size=(6, K))
+    problem = nlis.Problem(FLAT, outputs="separate")
+    A = nlis.dual_matrix(problem, X, y, theta=rng.normal(size=FLAT.n_parameters(D)))
+    factor = nlis.factorize(A)
+    every = nlis.Sample.from_probabilities(np.arange(6), np.ones(6), n_rows=6, scheme="poisson")
+    found = nlis.certificate(A, factor, every)
+    assert found.n_sample < found.rank
+    assert found.epsilon < 1e-12
+    assert found.verdict.startswith(f"quadratic forms of all {found.rank} directions are kept")
+
+
 @pytest.mark.parametrize("loss", ["softmax", "logistic"])
 def test_suspects_are_found_by_the_loss_of_the_whole_row(loss, rng):
     problem, theta, X, y = made("linear", loss, rng)

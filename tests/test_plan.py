@@ -267,7 +267,7 @@ NETWORK = nlis.Problem(nlis.ReluNetwork(60))
 # Name: (problem, options, data, what the remedy must be).
 TOO_LARGE = {
     "factors": (NETWORK, {"size": 1000, "scores": "leverage", "theta": np.ones(3060)}, big(), "fewer parameters"),
-    "scores": (PROBLEM_50, {"size": 1000}, big(300_000_000), "give store="),
+    "scores": (PROBLEM_50, {"size": 1000}, big(300_000_000), r"give run\(store="),
     "rows": (PROBLEM_50, {"size": 390_000}, big(), "draw fewer rows"),
 }
 

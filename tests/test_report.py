@@ -16,6 +16,7 @@ from pages import Page
 
 import dask_nlis as nlis
 from dask_nlis.cli.main import group, main
+from dask_nlis.models import LayerOf, LayerStack
 from dask_nlis.report import verb
 from dask_nlis.report.images import images_of
 from dask_nlis.report.manifest import manifest_of
@@ -418,6 +419,17 @@ class TestPage:
         assert [name for name in page.head(HIGHEST) if "label" in name] == labels
         assert "root of the row's loss over all outputs" in page.read()
         assert page.tags.count("figure") == 4
+
+    def test_rows_shaped_as_the_model_takes_them_are_features_and_images(self):
+        rng = np.random.default_rng(5)
+        layers = (LayerOf("reshape"), LayerOf("dense", rng.normal(size=(1, 48)), None, "w", "", True))
+        x = rng.uniform(size=(200, 1, 6, 8))
+        model = LayerStack(layers, (1, 6, 8))
+        drawn = ran(nlis.Problem(model), x=x, y=x.sum(axis=(1, 2, 3)), size=120, theta=model.theta)
+        page = page_of(drawn, X=x, k=5)
+        assert page.tags.count("img") == 10
+        with pytest.raises(nlis.InputError, match="X has shape"):
+            drawn.report(X=x[:, :, :5])
 
     def test_large_images_in_colour_lose_pixels_before_the_page_grows(self):
         from matplotlib.image import imread

@@ -8,6 +8,7 @@ from counting import CountingArray, rows_of, same_bits
 from datasets import load
 
 import dask_nlis as nlis
+from dask_nlis.pipeline import job as pipeline_job
 from dask_nlis.sampling import Stage, draw_beside
 
 PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Swish(1, 2)), constraint=nlis.Ball(10.0))
@@ -193,6 +194,19 @@ def test_size_auto_doubles_until_the_certificate_has_the_epsilon_and_reads_no_mo
     with pytest.warns(nlis.NlisWarning, match=r"ends at 1,000 rows, half of all, with epsilon .* above 0.001"):
         job = nlis.run(PROBLEM, X, Y, size="auto", epsilon=0.001, seed=0)
     assert job.sample.n_draws == 1000
+
+
+def test_a_store_that_fails_in_a_fit_on_the_way_is_told(monkeypatch, tmp_path):
+    real = pipeline_job.recalled_noun
+
+    def fails(saved, name, make, kind):
+        if name.removeprefix("fit-").isdigit():
+            raise nlis.StoreWriteError("no space is left")
+        return real(saved, name, make, kind)
+
+    monkeypatch.setattr(pipeline_job, "recalled_noun", fails)
+    with pytest.raises(nlis.StoreWriteError, match="no space is left"):
+        nlis.run(PROBLEM, X, Y, size="auto", epsilon=0.3, seed=0, store=tmp_path / "run.zarr")
 
 
 def test_influence_alone_is_scored_at_theta_or_at_a_pilot():

@@ -84,7 +84,7 @@ class Certificate:
     @property
     def verdict(self) -> str:
         """One line in words, with the numbers."""
-        if self.n_sample < self.rank:
+        if self.n_sample < self.rank and not self.is_embedding:  # a row may be several of the matrix
             said = f"not an embedding: {self.n_sample:,} rows cannot span {self.rank} directions; draw more"
         elif not self.is_embedding:
             said = f"not an embedding (epsilon {self.epsilon:.3g}): some direction is lost or counted twice; draw more"

@@ -169,18 +169,18 @@ def _judged(values: Array, nodes: int, residual: Array, leaf: Leaf, tolerance: f
     each = xp.repeat(known, values.shape[0] // known.shape[0])
     kept = xp.where(each if values.ndim == 1 else each[:, None], values, xp.nan * xp.ones_like(values))
     residual = xp.where(known, residual, xp.zeros_like(residual))
-    return kept, leaf.finding._replace(nodes=nodes, residual=_checked(residual, leaf, tolerance))
+    return kept, leaf.finding._replace(nodes=nodes, residual=_checked(residual, nodes, leaf, tolerance))
 
 
-def _checked(residual: Array, leaf: Leaf, tolerance: float) -> float:
-    """Refuse rows whose adjoint the quadrature did not reach; a kink along the ray is the usual cause."""
+def _checked(residual: Array, nodes: int, leaf: Leaf, tolerance: float) -> float:
+    """Refuse rows whose adjoint the quadrature did not reach: by a kink along the ray, or a gradient that is none."""
     worst = int(array_namespace(residual).argmax(residual))
     largest = float(residual[worst])
     if largest > tolerance:
         raise IdentityResidualError(
             f"row {leaf.row + worst}: f(theta) = f(0) + <theta, f*> misses by {largest:.1e} (tolerance "
-            f"{tolerance:.0e}) with 256 nodes along the ray; use a smaller theta, a smoother model or loss (PseudoHuber for "
-            "Huber), or a larger tolerance= of Numerical, from_torch or from_jax"
+            f"{tolerance:.0e}) with {nodes} nodes along the ray; check a gradient of your own, use a smaller theta, a smoother "
+            "model or loss (PseudoHuber for Huber), or a larger tolerance= of Numerical, from_torch or from_jax"
         )
     return largest
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dask_nlis.checkpoints import recalled_noun
 from dask_nlis.diagnostics import Points, certified, summed_losses
-from dask_nlis.errors import NlisError, NlisWarning
+from dask_nlis.errors import InputError, NlisWarning
 from dask_nlis.intake import give_back
 from dask_nlis.matrix import TallMatrix
 from dask_nlis.pipeline.design import Setting, counted
@@ -94,8 +94,8 @@ def _before(tried: list[Tried], fitting: Callable[..., Fit], setting: Setting) -
     fits: dict[int, Fit] = {}
     for each in tried[:-1]:
         make = partial(fitting, sample=each.sample, taken=each.taken)
-        # Nobody asked for these fits: what is wrong with one only leaves it out.
-        with warnings.catch_warnings(), suppress(NlisError):
+        # Nobody asked for these fits: rows that one cannot be made of only leave it out. Errors of the store are no such.
+        with warnings.catch_warnings(), suppress(InputError):
             warnings.simplefilter("ignore", NlisWarning)
             found: Fit = recalled_noun(setting.saved, f"fit-{each.size}", make, Fit)
             if serves(found):

@@ -33,7 +33,7 @@ class Run:
         The drawn rows and their weights.
     sample_X : ndarray of shape (m, d)
         The drawn rows.
-    sample_y : ndarray of shape (m,)
+    sample_y : ndarray of shape (m,) or (m, n_outputs)
         Their labels.
     sample_weight : ndarray of shape (m,) or None
         Row weights of the data at the drawn rows, where `run` was given some: `refit(sample_weight=)` of these rows.
@@ -128,7 +128,7 @@ class Run:
         path : str or path-like, optional
             File to be written, such as "report.html", whole or not at all; by default none is.
         X : array_like of shape (n, d), optional
-            The features the run was made of, for rows of the tables that were not drawn.
+            The features the run was made of, shaped as they were then, for rows of the tables that were not drawn.
         image_shape : sequence of int, optional
             Height and width of rows that are images, with 1, 3 or 4 channels first or last: shown as pictures. By default
             the `input_shape` of the model, where it has one of such.

@@ -93,7 +93,7 @@ def _remedy(parts: dict[str, int], layout: Layout, workforce: Workforce, limit: 
     return {
         "factors": "use fewer parameters, scores='norm', or fewer threads a worker",
         "whitener": "use fewer parameters, or scores='norm'",
-        "scores held": "give store=, so that scores go to disk block by block, or a cluster",
+        "scores held": "give run(store=...), whose scores go to disk block by block, or a cluster",
         "drawn rows and fit": "draw fewer rows",
         "graph and records": "give a larger block_bytes",
     }.get(worst, "run where there is more memory")

@@ -69,7 +69,8 @@ def _check_features(run: "Run", X: Any) -> None:
     if X is None:
         return
     shape, wanted = open_array("X", X).array.shape, (run.sample.n_rows, len(run.fit.feature_names))
-    if shape != wanted:
+    stated = run.problem.input_shape
+    if shape != wanted and (stated is None or shape != (wanted[0], *stated)):
         raise InputError(f"X has shape {shape}, but the run scored {wanted}; give the X it was made of")
 
 

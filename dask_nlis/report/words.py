@@ -59,7 +59,7 @@ def _of_sample(run: "Run") -> Finding:
         return Finding(
             CARE, "Sample", "No certificate: norm scores have no factor that the drawn rows could be held against."
         )
-    if found.n_sample < found.rank:
+    if found.n_sample < found.rank and not found.is_embedding:  # a row may be several of the matrix
         says = (
             f"{found.n_sample:,} rows cannot span the {found.rank:,} directions of the model in these data: draw more."
         )
