@@ -71,6 +71,7 @@ from dask_nlis.errors import (
     MemoryLimitError,
     MissingDataError,
     MissingDataWarning,
+    MissingExtraError,
     NlisError,
     NlisWarning,
     NonFiniteError,
@@ -191,6 +192,7 @@ __all__ = [
     "MemoryLimitError",
     "MissingDataError",
     "MissingDataWarning",
+    "MissingExtraError",
     "MultilayerPerceptron",
     "NlisError",
     "NlisWarning",
@@ -298,7 +300,7 @@ if not TYPE_CHECKING:  # a type checker knows the name from above, and no name b
         try:
             from dask_nlis.adapters.leverage_sampler import NonlinearLeverageSampler
         except ImportError as cause:
-            raise ImportError(f"{name} needs scikit-learn; pip install 'dask-nlis[sklearn]'") from cause
+            raise MissingExtraError(f"{name} needs scikit-learn; pip install 'dask-nlis[sklearn]'") from cause
         return NonlinearLeverageSampler
 
     def __dir__() -> list[str]:

@@ -8,6 +8,7 @@ NlisError
  |   +- IdentityResidualError
  |   +- ZeroLossSingularityError
  |   +- MemoryLimitError (MemoryError)
+ |   +- MissingExtraError (ImportError)
  |   +- FingerprintMismatchError
  |   +- DamagedDataError
  |   +- ChangedDataError
@@ -85,6 +86,10 @@ class ZeroLossSingularityError(InputError):
 
 class MemoryLimitError(InputError, MemoryError):
     """What was asked for does not fit into the memory of a worker or of this process, or did not when it was tried."""
+
+
+class MissingExtraError(InputError, ImportError):
+    """What was asked for needs a library that is not installed; the extra that brings it is named."""
 
 
 class DamagedDataError(InputError):

@@ -185,7 +185,7 @@ def test_a_job_over_encrypted_hosts_survives_a_link_that_is_cut_with_the_same_by
             assert bare.returncode == 1
             (line,) = bare.stderr.splitlines()
             said = (
-                f"scheduler={address!r} encrypts, but"
+                f"--scheduler {address!r} encrypts, but"
                 if address == scheduler
                 else f"no scheduler answers at {address!r}"
             )

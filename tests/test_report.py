@@ -1,6 +1,7 @@
 """The page of a run: values are those of the run, markup is whole and inert, sizes are bounded, mistakes are one line."""
 
 import base64
+import dataclasses
 import os
 import stat
 import threading
@@ -387,6 +388,11 @@ class TestPage:
         for k, name in enumerate(("size", "rows", "epsilon", "loss")):
             assert [cell.value for cell in page.column(SIZES, k)] == [each[name] for each in way]
         assert way[-1]["loss"] == grown.total_loss
+        assert "No fit could be made" not in page.read()
+        gap = [{**way[0], "size": 1_100, "loss": None}, *way]
+        page = page_of(dataclasses.replace(grown, manifest={**grown.manifest, "way": gap}))
+        assert f"No fit could be made of the rows drawn at 1,100." in page.read()
+        assert [cell.value for cell in page.column(SIZES, 0)] == [each["size"] for each in way]
         other = ran(size=400)
         page = page_of(job, others=[other])
         assert [cell.value for cell in page.column(SIZES, 3)] == [job.total_loss, other.total_loss]

@@ -114,6 +114,19 @@ def test_only_the_blocks_of_the_rows_are_read():
     assert tasks.labels["nlis-gather"] == 2
 
 
+@pytest.mark.parametrize("chunks", [None, (20, 3, 2), (50, 1, 2)])
+def test_rows_of_images_come_along_as_they_are_shaped(chunks, rng):
+    scores, x = rng.permutation(N) / N, rng.standard_normal((N, 3, 2))
+    table = nlis.top_rows(scores, 4, X=x if chunks is None else da.from_array(x, chunks))
+    rows = full_sort(scores, 4, True)
+    np.testing.assert_array_equal(table.X, x[rows])
+    assert table.names == tuple(f"x{j}" for j in range(6))
+    pytest.importorskip("pandas")
+    np.testing.assert_array_equal(table.to_frame().to_numpy()[:, 2:], x[rows].reshape(4, 6))
+    with pytest.raises(nlis.InputError, match=r"X has shape \(740,\)"):
+        nlis.top_rows(scores, 4, X=x[:, 0, 0])
+
+
 def test_lazy_scores_are_computed_once_and_ranked_where_they_are():
     x, y = rows_of(53, N, 3)
     counted = CountingArray(x)

@@ -81,6 +81,30 @@ def test_it_reads_once_and_is_applied_lazily_block_by_block():
     assert [array.reads() for array in counted] == [1, 1]
 
 
+@pytest.mark.parametrize("chunks", [None, (50, 2), (330, 3)])
+def test_targets_of_several_outputs_are_standardised_column_by_column_in_one_read(chunks):
+    x, y = columns(), columns(1)[:, [0, 1, 3]] + [0, 5, 0]
+    counted = CountingArray(x), CountingArray(y)
+    given = (x, y) if chunks is None else (counted[0].dask(50), counted[1].dask(chunks[0]).rechunk({1: chunks[1]}))
+    new_x, new_y, transform = nlis.standardize(*given)
+    if chunks:
+        assert [array.reads() for array in counted] == [1, 1]
+        assert isinstance(new_y, da.Array)
+    alone = [nlis.standardize(x, column) for column in y.T]
+    assert same_bits(transform.mean, alone[0].transform.mean) or chunks
+    np.testing.assert_allclose(transform.y_mean, [each.transform.y_mean for each in alone], rtol=1e-14)
+    np.testing.assert_allclose(transform.y_scale, [each.transform.y_scale for each in alone], rtol=1e-12)
+    np.testing.assert_allclose(new_y, np.column_stack([each.y for each in alone]), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(new_x, alone[0].X, rtol=1e-9, atol=1e-9)
+
+
+def test_a_bad_cell_of_several_targets_is_refused_by_its_column():
+    x, y = columns(), columns(1)[:, :3]
+    y[17, 2] = np.nan
+    with pytest.raises(nlis.NonFiniteError, match=r"column 'y\[2\]' holds NaN"):
+        nlis.standardize(x, y)
+
+
 def test_scores_of_standardised_lazy_data_still_take_one_read():
     counted = CountingArray(columns()[:, [0, 1, 5]])
     x, _, _ = nlis.standardize(counted.dask(50))

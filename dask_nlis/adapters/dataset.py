@@ -11,7 +11,7 @@ from dask.base import tokenize
 
 from dask_nlis.adapters.grid import Grid, in_words, laid_out
 from dask_nlis.adapters.ravelled import Variable
-from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.errors import InputError, InputTypeError, MissingExtraError
 from dask_nlis.intake import check_dtype
 
 #: Blocks of a layout of ours, at most.
@@ -23,7 +23,7 @@ def as_dataset(ds: Any, features: Any) -> tuple[Any, tuple[Hashable, ...]]:
     try:
         import xarray as xr
     except ImportError as cause:
-        raise InputTypeError("ds needs xarray, which is not installed; pip install 'dask-nlis[xarray]'") from cause
+        raise MissingExtraError("ds needs xarray; pip install 'dask-nlis[xarray]'") from cause
     if not isinstance(ds, xr.Dataset | xr.DataArray):
         raise InputTypeError(f"ds is {type(ds).__name__}; give an xarray.Dataset or DataArray")
     if isinstance(ds, xr.DataArray):

@@ -8,7 +8,7 @@ import numpy as np
 from dask.base import tokenize
 
 from dask_nlis.adapters.jax_model import JaxModel
-from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.errors import InputError, InputTypeError, MissingExtraError
 from dask_nlis.kernels.numbers import is_number, is_whole
 from dask_nlis.models import Numerical
 
@@ -46,8 +46,10 @@ def from_jax(
     InputTypeError
         If `function` cannot be called, or `theta` holds something else than numbers.
     InputError
-        If JAX is not installed, `theta` holds none, or `n_outputs` is no positive integer. Tasks raise it if the function
-        does not return `n_outputs` numbers a row.
+        If `theta` holds no number, or `n_outputs` is no positive integer. Tasks raise it if the function does not return
+        `n_outputs` numbers a row.
+    MissingExtraError
+        If JAX is not installed.
 
     Notes
     -----
@@ -66,7 +68,7 @@ def from_jax(
     try:
         import jax
     except ImportError as cause:
-        raise InputError("from_jax needs JAX; install dask-nlis[jax]") from cause
+        raise MissingExtraError("from_jax needs JAX; pip install 'dask-nlis[jax]'") from cause
     if not callable(function):
         raise InputTypeError(f"function={function!r} is not callable; give a function of (theta, x)")
     if not is_whole(n_outputs) or n_outputs < 1:

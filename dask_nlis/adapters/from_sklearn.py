@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from dask_nlis.activations import Activation, Identity, Logistic, Relu, Tanh
-from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.errors import InputError, InputTypeError, MissingExtraError
 from dask_nlis.fitted import FittedModel
 from dask_nlis.losses import LogisticLoss, Loss, PoissonDeviance, SoftmaxLoss, SquaredError
 from dask_nlis.models import Linear, MultilayerPerceptron
@@ -37,7 +37,9 @@ def from_sklearn(estimator: Any) -> FittedModel:
     InputTypeError
         If it is no such estimator.
     InputError
-        If it is not fitted, has classes each fitted by itself or for several outputs, or scikit-learn is not installed.
+        If it is not fitted, or has classes each fitted by itself or for several outputs.
+    MissingExtraError
+        If scikit-learn is not installed.
 
     Notes
     -----
@@ -85,7 +87,7 @@ def _kinds() -> dict[str, type]:
         from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
         from sklearn.neural_network import MLPClassifier, MLPRegressor
     except ImportError as cause:
-        raise InputError("from_sklearn needs scikit-learn; install dask-nlis[sklearn]") from cause
+        raise MissingExtraError("from_sklearn needs scikit-learn; pip install 'dask-nlis[sklearn]'") from cause
     return {
         cls.__name__: cls
         for cls in (LinearRegression, LogisticRegression, PoissonRegressor, MLPRegressor, MLPClassifier)

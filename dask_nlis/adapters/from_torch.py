@@ -10,7 +10,7 @@ from dask.base import tokenize
 
 from dask_nlis.adapters.torch_layers import layers_of
 from dask_nlis.adapters.torch_model import TorchModel
-from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.errors import InputError, InputTypeError, MissingExtraError
 from dask_nlis.kernels.numbers import is_number, is_whole
 from dask_nlis.models import LayerStack, Numerical
 
@@ -57,8 +57,10 @@ def from_torch(
     InputTypeError
         If `module` is no torch module, or another argument not of its kind.
     InputError
-        If torch is not installed, the module returns something else than numbers of each row, couples the rows of a batch
-        or depends on chance (batch normalisation or dropout in training mode), or a name is not known.
+        If the module returns something else than numbers of each row, couples the rows of a batch or depends on chance
+        (batch normalisation or dropout in training mode), or a name is not known.
+    MissingExtraError
+        If torch is not installed.
 
     Notes
     -----
@@ -100,7 +102,7 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as cause:
-        raise InputError("from_torch needs torch; install dask-nlis[torch]") from cause
+        raise MissingExtraError("from_torch needs torch; pip install 'dask-nlis[torch]'") from cause
     return torch
 
 
@@ -138,7 +140,10 @@ def _wanted(module: Any, wrt: Any) -> tuple[str, ...]:
     for name in asked:
         mine = {each for each in known if each == name or each.startswith(f"{name}.")}
         if not mine:
-            raise InputError(f"wrt names {name!r}, which the module has not; it has {', '.join(known)}"[:290])
+            raise InputError(
+                f"wrt names {name!r}, which the module has not (it has {', '.join(known)}); "
+                "give names of its parameters or submodules"
+            )
         found |= mine
     if not found:
         raise InputError("wrt names nothing; give names of parameters or submodules")

@@ -7,7 +7,7 @@ from typing import Any
 import distributed
 from dask.utils import parse_bytes
 
-from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.errors import InputError, InputTypeError, MissingExtraError
 from dask_nlis.kernels.numbers import is_number, is_whole
 
 LOOPBACK = "127.0.0.1"
@@ -53,7 +53,9 @@ def check_security(value: Any) -> distributed.Security | None:
             f"security is {type(value).__name__}; give True for temporary certificates, or distributed.Security"
         )
     if find_spec("cryptography") is None:
-        raise InputError("security=True needs cryptography, to make certificates with; pip install 'dask-nlis[tls]'")
+        raise MissingExtraError(
+            "security=True needs cryptography, to make certificates with; pip install 'dask-nlis[tls]'"
+        )
     return distributed.Security.temporary()
 
 

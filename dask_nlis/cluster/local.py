@@ -43,7 +43,9 @@ def local(
     Raises
     ------
     InputError, InputTypeError
-        If an argument is not allowed, or security=True where cryptography is not installed; before anything is started.
+        If an argument is not allowed; before anything is started.
+    MissingExtraError
+        If security=True and cryptography is not installed.
 
     See Also
     --------

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dask_nlis.diagnostics.frames import pandas
 from dask_nlis.nouns import noun
 
 
@@ -87,16 +88,12 @@ class Comparison:
 
         Raises
         ------
-        ImportError
+        MissingExtraError
             If pandas is not installed: it comes with the extra `dataframe`.
         """
-        try:
-            import pandas as pd
-        except ImportError as cause:
-            raise ImportError("to_frame needs pandas; pip install 'dask-nlis[dataframe]'") from cause
         columns = {"name": np.array(self.names, dtype=object)[self.name]}
         columns |= {field: getattr(self, field) for field in ("size", "seed", "n_distinct", "ok", "loss")}
-        return pd.DataFrame(columns | ({} if self.excess is None else {"excess": self.excess}))
+        return pandas().DataFrame(columns | ({} if self.excess is None else {"excess": self.excess}))
 
     def quartiles(self) -> dict[tuple[str, int], tuple[float, float, float]]:
         """Lower quartile, median and upper quartile over the seeds, by name and size, of the excess or else the loss.

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_nlis.diagnostics.frames import pandas
 from dask_nlis.nouns import noun
 
 
@@ -78,15 +79,11 @@ class Drift:
 
         Raises
         ------
-        ImportError
+        MissingExtraError
             If pandas is not installed: it comes with the extra `dataframe`.
         """
-        try:
-            import pandas as pd
-        except ImportError as cause:
-            raise ImportError("to_frame needs pandas; pip install 'dask-nlis[dataframe]'") from cause
         first, second = self.pairs.T
-        return pd.DataFrame(
+        return pandas().DataFrame(
             {
                 "from": first,
                 "to": second,

@@ -1,11 +1,13 @@
 """The rows with the largest or smallest scores, with their features."""
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from dask_nlis import phase
 from dask_nlis.blocks import starts
+from dask_nlis.diagnostics.frames import pandas
 from dask_nlis.errors import InputError, InputTypeError, NlisWarning
 from dask_nlis.intake import default_names, open_array
 from dask_nlis.nouns import noun
@@ -23,9 +25,9 @@ class RowTable:
     scores : ndarray of shape (k,)
         Their scores.
     X : ndarray of shape (k, d) or None
-        Their features, when X was given.
+        Their features, when X was given; (k, ...) of X of shape (n, ...), such as images.
     names : tuple of str
-        Feature names; empty when X was not given.
+        Feature names, one a number of a row; empty when X was not given.
     n_non_finite : int
         Scores that are NaN or infinite; such rows are in no table.
 
@@ -56,19 +58,15 @@ class RowTable:
         Returns
         -------
         pandas.DataFrame
-            (k, 2), or (k, 2 + d) where X was given.
+            (k, 2), or (k, 2 + d) where X was given; rows of more dimensions are flattened in C order.
 
         Raises
         ------
-        ImportError
+        MissingExtraError
             If pandas is not installed: it comes with the extra `dataframe`.
         """
-        try:
-            import pandas as pd
-        except ImportError as cause:
-            raise ImportError("to_frame needs pandas; pip install 'dask-nlis[dataframe]'") from cause
-        features = {} if self.X is None else dict(zip(self.names, self.X.T, strict=True))
-        return pd.DataFrame({"row": self.indices, "score": self.scores, **features})
+        features = {} if self.X is None else dict(zip(self.names, self.X.reshape(len(self), -1).T, strict=True))
+        return pandas().DataFrame({"row": self.indices, "score": self.scores, **features})
 
     def _summary(self) -> dict[str, Any]:
         shown: dict[str, Any] = {
@@ -90,7 +88,7 @@ def top_rows(scores: Any, k: int = 20, *, X: Any = None) -> RowTable:
         Lazy or not.
     k : int, default 20
         How many; clipped to the number of finite scores, with a warning.
-    X : array_like of shape (n, d), optional
+    X : array_like of shape (n, d) or (n, ...), optional
         Where the features of those rows are taken from.
 
     Returns
@@ -122,7 +120,7 @@ def bottom_rows(scores: Any, k: int = 20, *, X: Any = None) -> RowTable:
         Lazy or not.
     k : int, default 20
         How many.
-    X : array_like of shape (n, d), optional
+    X : array_like of shape (n, d) or (n, ...), optional
         Where the features of those rows are taken from.
 
     Returns
@@ -159,7 +157,7 @@ def _ranked(scores: Any, k: Any, X: Any, largest: bool) -> RowTable:
     if array.ndim != 1:
         raise InputError(f"scores have shape {array.shape}; give (n,), one score a row")
     features = None if X is None else open_array("X", X, chunks=array.chunks[0])
-    if features is not None and (features.array.ndim != 2 or features.array.shape[0] != array.shape[0]):
+    if features is not None and (features.array.ndim < 2 or features.array.shape[0] != array.shape[0]):
         raise InputError(
             f"X has shape {features.array.shape}, scores {array.shape}; give X of shape ({array.shape[0]}, d)"
         )
@@ -175,7 +173,7 @@ def _ranked(scores: Any, k: Any, X: Any, largest: bool) -> RowTable:
     names: tuple[str, ...] = ()
     if features is not None:
         taken = np.asarray(take_rows("X", X, indices, array.shape[0]), dtype=np.float64)
-        names = features.names or default_names(taken.shape[1])
+        names = features.names or default_names(prod(taken.shape[1:]))
     return RowTable(indices, values[order], taken, names, sum(part[2] for part in parts))
 
 

@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from dask_nlis.errors import DamagedDataError, InputError, InputTypeError, MissingDataError, NlisError
+from dask_nlis.errors import (
+    DamagedDataError,
+    InputError,
+    InputTypeError,
+    MissingDataError,
+    MissingExtraError,
+    NlisError,
+)
 from dask_nlis.intake import table_shape
 from dask_nlis.intake.cell_words import number_of
 from dask_nlis.intake.csv_scan import Scanned, Stretch, rows_of_csv
@@ -216,8 +223,8 @@ def pandas_for(argument: str, path: str) -> ModuleType:
     try:
         import pandas
     except ImportError as cause:
-        raise InputError(
-            f"{argument}={short(path)} is a table, which needs pandas; install dask-nlis[dataframe], or store it as Zarr"
+        raise MissingExtraError(
+            f"{argument}={short(path)} is a table, which needs pandas; pip install 'dask-nlis[dataframe]', or store it as Zarr"
         ) from cause
     found: ModuleType = pandas
     return found

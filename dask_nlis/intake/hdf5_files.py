@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from dask.base import tokenize
 
-from dask_nlis.errors import InputError, InputTypeError, MissingDataError
+from dask_nlis.errors import InputError, InputTypeError, MissingDataError, MissingExtraError
 from dask_nlis.intake.hdf5_links import check_sources, resolved
 from dask_nlis.intake.stamps import Stamp, stamp_of
 from dask_nlis.nouns import noun
@@ -164,8 +164,8 @@ def _h5py(argument: str, path: str) -> ModuleType:
     try:
         import h5py
     except ImportError as cause:
-        raise InputError(
-            f"{argument}={path!r} is an HDF5 file, which needs h5py; install dask-nlis[hdf5], or store it as Zarr"
+        raise MissingExtraError(
+            f"{argument}={path!r} is an HDF5 file, which needs h5py; pip install 'dask-nlis[hdf5]', or store it as Zarr"
         ) from cause
     found: ModuleType = h5py
     return found

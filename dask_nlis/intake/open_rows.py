@@ -72,7 +72,9 @@ def open_rows(
         anew since, and ReadError for what cannot be read after three more attempts.
     InputError
         If the group or file has no such array or column (the message lists those it has), chunks or row groups are too
-        large for blocks, rows of a CSV file have different numbers of cells, or what reads the file is not installed.
+        large for blocks, or rows of a CSV file have different numbers of cells.
+    MissingExtraError
+        If what reads such a file or URL is not installed.
     InputTypeError
         If the path is of another type, or that of an NPY file or of a single Zarr array; or if a column holds no numbers: of
         Parquet by its type, of CSV by the first such cell, which its task names with column and row.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dask.base import tokenize
 
-from dask_nlis.errors import DamagedDataError, InputError, InputTypeError, MissingDataError
+from dask_nlis.errors import DamagedDataError, InputError, InputTypeError, MissingDataError, MissingExtraError
 from dask_nlis.intake.limits import MOST_ROWS
 from dask_nlis.intake.links import inner_stat
 from dask_nlis.intake.retrying import brief
@@ -177,8 +177,8 @@ def arrow(argument: str, path: str) -> tuple[ModuleType, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as cause:
-        raise InputError(
-            f"{argument}={short(path)} is a Parquet file, which needs pyarrow; install dask-nlis[dataframe], or store it as Zarr"
+        raise MissingExtraError(
+            f"{argument}={short(path)} is a Parquet file, which needs pyarrow; pip install 'dask-nlis[dataframe]', or store it as Zarr"
         ) from cause
     return pyarrow, pyarrow.parquet
 

@@ -8,6 +8,7 @@ import numpy as np
 from dask_nlis import phase
 from dask_nlis.errors import InputError, NonFiniteError
 from dask_nlis.intake.names import name_columns
+from dask_nlis.intake.opened import check_block_bytes, look_at
 from dask_nlis.intake.rows import Rows, take_in
 from dask_nlis.kernels.numbers import real_array
 from dask_nlis.nouns import noun
@@ -21,8 +22,8 @@ class Standardization:
     ----------
     mean, scale : ndarray of shape (d,)
         Of the columns of X, in their units.
-    y_mean, y_scale : float or None
-        Of y, in its units; None when no y was given.
+    y_mean, y_scale : float, ndarray of shape (k,) or None
+        Of y, in its units, or of each of its k columns; None when no y was given.
 
     Examples
     --------
@@ -32,8 +33,8 @@ class Standardization:
 
     mean: np.ndarray
     scale: np.ndarray
-    y_mean: float | None = None
-    y_scale: float | None = None
+    y_mean: float | np.ndarray | None = None
+    y_scale: float | np.ndarray | None = None
 
     def to_raw(self, theta: np.ndarray) -> np.ndarray:
         """Turn theta of the standardised X into the theta that gives the same index on X as it was.
@@ -77,7 +78,7 @@ class Standardized(NamedTuple):
     ----------
     X : array of shape (n, d), float64
         In the container it came in; lazy where it was.
-    y : array of shape (n,), float64, or None
+    y : array of shape (n,) or (n, k), float64, or None
         The same; None when no y was given.
     transform : Standardization
         Means and scales; `to_raw` brings theta back to the units of X.
@@ -104,7 +105,7 @@ class Moments(NamedTuple):
 
 
 def standardize(X: Any, y: Any = None, *, block_bytes: int | None = None) -> Standardized:
-    """Centre and scale every column of X (n, d), and y (n,): one read of X and y.
+    """Centre and scale every column of X (n, d), and y (n,) or each column of y (n, k): one read of X and y.
 
     Scales are population standard deviations (ddof 0); a constant column is centred and keeps its scale.
     The result is lazy where the input is, and names travel along. Nothing else in the library standardises.
@@ -113,8 +114,8 @@ def standardize(X: Any, y: Any = None, *, block_bytes: int | None = None) -> Sta
     ----------
     X : array_like of shape (n, d)
         NumPy, Dask, Zarr, pandas or xarray.
-    y : array_like of shape (n,), optional
-        Target.
+    y : array_like of shape (n,) or (n, k), optional
+        Target, or the k targets of a model of several outputs.
     block_bytes : int, optional
         Bytes of a block where the layout is ours to choose.
 
@@ -139,19 +140,23 @@ def standardize(X: Any, y: Any = None, *, block_bytes: int | None = None) -> Sta
     >>> X.ravel(), y, transform.y_scale
     (array([-1.,  1.]), array([-1.,  1.]), 5.0)
     """
-    rows = take_in(X, y, block_bytes=block_bytes)
+    n_bytes = check_block_bytes(block_bytes)
+    rows = take_in(X, y, block_bytes=n_bytes, label_columns=_columns_of(y, n_bytes))
     mean, std = _moments(rows)
     scale = scales_of(mean, std)
     d = rows.n_columns
-    transform = Standardization(
-        mean=mean[:d],
-        scale=scale[:d],
-        y_mean=None if rows.y is None else float(mean[d]),
-        y_scale=None if rows.y is None else float(scale[d]),
-    )
-    new_x = _apply(X, rows.x, transform.mean, transform.scale, rows.names)
-    new_y = None if rows.y is None else _apply(y, rows.y, mean[d], scale[d], None)
-    return Standardized(new_x, new_y, transform)
+    new_x = _apply(X, rows.x, mean[:d], scale[:d], rows.names)
+    if rows.y is None:
+        return Standardized(new_x, None, Standardization(mean[:d], scale[:d]))
+    of_y: tuple[Any, Any] = (mean[d:], scale[d:])
+    if len(of_y[0]) == 1:
+        of_y = float(mean[d]), float(scale[d])
+    return Standardized(new_x, _apply(y, rows.y, *of_y, None), Standardization(mean[:d], scale[:d], *of_y))
+
+
+def _columns_of(y: Any, block_bytes: int) -> int:
+    array = None if y is None else look_at("y", y, block_bytes).array
+    return 1 if array is None or array.ndim != 2 else array.shape[1]
 
 
 def scales_of(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
@@ -176,7 +181,8 @@ def _moments(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     mean, std = together([block[0, 0] for block in blocks if block[0, 0].n])
     bad = ~np.isfinite(std)
     if bad.any():
-        names = [*rows.names, "y"]
+        k = len(std) - rows.n_columns
+        names = [*rows.names, *(["y"] if k == 1 else [f"y[{j}]" for j in range(k)])]
         raise NonFiniteError(
             f"column {names[int(np.argmax(bad))]!r} holds NaN, an infinity or values that overflow; clean it first"
         )
@@ -187,7 +193,7 @@ def _block_moments(x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
     out = np.empty((1, 1), dtype=object)
     table = np.asarray(x, dtype=np.float64)
     if y is not None:
-        table = np.column_stack([table, np.asarray(y, dtype=np.float64).reshape(-1)])
+        table = np.column_stack([table, np.asarray(y, dtype=np.float64)])
     out[0, 0] = moments_of(table)
     return out
 

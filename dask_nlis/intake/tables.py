@@ -16,7 +16,14 @@ import zarr
 from zarr.codecs import ZstdCodec
 
 from dask_nlis.documents import parsed
-from dask_nlis.errors import InputError, InputTypeError, MissingDataError, NlisError, StoreExistsError
+from dask_nlis.errors import (
+    InputError,
+    InputTypeError,
+    MissingDataError,
+    MissingExtraError,
+    NlisError,
+    StoreExistsError,
+)
 from dask_nlis.intake.limits import check_header, check_metadata
 from dask_nlis.intake.links import check_inside, check_no_link
 
@@ -176,8 +183,8 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as cause:
-        raise InputError(
-            "a .parquet file needs pyarrow; install dask-nlis[dataframe], or give a path that ends in .zarr or .csv"
+        raise MissingExtraError(
+            "a .parquet file needs pyarrow; pip install 'dask-nlis[dataframe]', or give a path that ends in .zarr or .csv"
         ) from cause
     return pyarrow, pyarrow.parquet
 

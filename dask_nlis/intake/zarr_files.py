@@ -25,6 +25,7 @@ from dask_nlis.errors import (
     InputTypeError,
     MissingDataError,
     MissingDataWarning,
+    MissingExtraError,
     NlisError,
     ReadError,
 )
@@ -187,7 +188,7 @@ def open_zarr(argument: str, path: str | os.PathLike[str]) -> "zarr.Array[Any] |
     except NlisError:
         raise
     except ImportError as cause:
-        raise InputError(
+        raise MissingExtraError(
             f"{argument} is a URL of {text.partition('://')[0][:20]!r}, for which nothing is installed; for object storage: "
             "pip install 'dask-nlis[cloud]'"
         ) from scrubbed(cause)

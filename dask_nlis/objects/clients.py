@@ -6,7 +6,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
-from dask_nlis.errors import InputError
+from dask_nlis.errors import InputError, MissingExtraError
 from dask_nlis.objects.address import Address
 
 #: How often a request is sent again at most; the time that is allowed for it ends it earlier.
@@ -37,9 +37,7 @@ def client(address: Address) -> Any:
 def library(address: Address) -> Any:
     """Return the module obstore; raise, where it is not installed, naming the extra."""
     if not installed():
-        raise InputError(
-            f"{address.url!r} needs obstore, which is not installed; install it with: pip install 'dask-nlis[cloud]'"
-        )
+        raise MissingExtraError(f"{address.url!r} needs obstore; pip install 'dask-nlis[cloud]'")
     import obstore
     import obstore.exceptions
 

@@ -149,7 +149,9 @@ class Run:
         StoreExistsError
             If the path exists and may not be replaced.
         InputError, InputTypeError
-            If an argument is not allowed, X is of another shape, or matplotlib (the extra `plot`) is missing.
+            If an argument is not allowed, or X is of another shape.
+        MissingExtraError
+            If matplotlib is not installed: it comes with the extra `plot`.
         MissingDataError, NotWritableError
             If the folder of the path does not exist, or nothing can be written there; before anything is computed.
 

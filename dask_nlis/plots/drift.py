@@ -40,7 +40,7 @@ def drift(drift: Drift, *, ax: Any = None) -> Any:
     ------
     InputTypeError
         If drift is no Drift.
-    ImportError
+    MissingExtraError
         Without matplotlib.
 
     Examples

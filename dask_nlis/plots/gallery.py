@@ -52,7 +52,7 @@ def gallery(
         If images are not (k, d) with d the product of shape, are too many, or titles are not as many.
     NonFiniteError
         If a value is not finite.
-    ImportError
+    MissingExtraError
         Without matplotlib.
 
     Examples

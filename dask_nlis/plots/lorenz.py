@@ -55,7 +55,7 @@ def lorenz(scores: Any, *, ax: Any = None) -> Any:
         If scores are not (n,), one of them is negative, or none is positive.
     NonFiniteError
         If their sum is above the largest float64.
-    ImportError
+    MissingExtraError
         Without matplotlib.
 
     Examples

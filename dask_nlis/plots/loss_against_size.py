@@ -47,7 +47,7 @@ def loss_against_size(comparison: Any, *, ax: Any = None) -> Any:
     ------
     InputError, InputTypeError
         If comparison is neither, is empty, holds no finite loss, or has runs on different numbers of rows.
-    ImportError
+    MissingExtraError
         Without matplotlib.
 
     Examples

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from dask_nlis.errors import InputTypeError
+from dask_nlis.errors import InputTypeError, MissingExtraError
 
 #: Opacity of notes and of the grid: ink that steps back on a light ground and on a dark one.
 _NOTE, _GRID = 0.8, 0.14
@@ -39,7 +39,7 @@ def matplotlib() -> Any:
         import matplotlib as mpl
         import matplotlib.figure
     except ImportError as cause:
-        raise ImportError("plots need matplotlib; pip install 'dask-nlis[plot]'") from cause
+        raise MissingExtraError("plots need matplotlib; pip install 'dask-nlis[plot]'") from cause
     return mpl
 
 

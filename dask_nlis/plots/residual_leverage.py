@@ -86,7 +86,7 @@ def residual_leverage(
     InputError, InputTypeError
         If the arrays are not (n,) of one length, a leverage or a weight is negative, or no row with a weight has a
         place.
-    ImportError
+    MissingExtraError
         Without matplotlib.
 
     Examples

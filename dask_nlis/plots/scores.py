@@ -54,7 +54,7 @@ def scores(scores: Any, *, sample: Sample | None = None, bins: int = 60, ax: Any
     ------
     InputError, InputTypeError
         If scores are not (n,), one of them is negative or beyond 1e300, sample is of other rows, or an argument is not allowed.
-    ImportError
+    MissingExtraError
         Without matplotlib.
 
     Examples

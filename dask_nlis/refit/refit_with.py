@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Set, Sized
 from inspect import signature
 from typing import Any, TypeVar
 
-from dask_nlis.errors import InputError, InputTypeError, NlisWarning
+from dask_nlis.errors import InputError, InputTypeError, MissingExtraError, NlisWarning
 from dask_nlis.refit.taken import row_weights
 from dask_nlis.sample import Sample
 
@@ -45,7 +45,7 @@ def refit_with(estimator: E, X: Any, y: Any, sample: Any) -> E:
         If it is no estimator, its fit or that of an estimator inside takes no sample_weight, or X is lazy.
     InputError
         If X, y and the sample have different numbers of rows, or a weight is negative or not finite.
-    ImportError
+    MissingExtraError
         If scikit-learn is not installed.
 
     Warns
@@ -72,7 +72,7 @@ def weighted(estimator: E) -> Callable[[Any, Any, Any], E]:
         from sklearn import config_context
         from sklearn.base import clone
     except ImportError as cause:
-        raise ImportError("refit_with needs scikit-learn; pip install 'dask-nlis[sklearn]'") from cause
+        raise MissingExtraError("refit_with needs scikit-learn; pip install 'dask-nlis[sklearn]'") from cause
     if isinstance(estimator, type) or not (_is_estimator(estimator) and hasattr(estimator, "get_params")):
         what = f"the class {estimator.__name__}" if isinstance(estimator, type) else type(estimator).__name__
         raise InputTypeError(f"estimator is {what}; give a scikit-learn estimator such as LogisticRegression()")

@@ -49,6 +49,11 @@ def sizes_of(run: "Run", others: Any) -> Comparison | list[Size] | None:
     return found if len({size.sample.n_draws for size in found}) > 1 else None
 
 
+def unfitted(run: "Run", others: Any) -> list[int]:
+    """Sizes on the way of `size="auto"` whose rows no fit could be made of: they are in no picture."""
+    return [each["size"] for each in run.manifest.get("way", ()) if each["loss"] is None] if others is None else []
+
+
 def _checked(run: "Run", others: Any) -> "list[Run]":
     runs = list(others) if isinstance(others, Sequence) and not isinstance(others, str | bytes) else [others]
     wrong = [each for each in runs if type(each) is not type(run)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask_nlis.diagnostics import Comparison
 from dask_nlis.diagnostics.row_tables import check_count
-from dask_nlis.errors import InputError, InputTypeError
+from dask_nlis.errors import InputError, InputTypeError, MissingExtraError
 from dask_nlis.intake import open_array
 from dask_nlis.pages import STYLE, check_page, policy, template, write_page
 from dask_nlis.report.charts import charts_of
@@ -17,7 +17,7 @@ from dask_nlis.report.manifest import manifest_of, moment
 from dask_nlis.report.noun import Report
 from dask_nlis.report.parameters import WIDTH, parameters_of
 from dask_nlis.report.rows import rows_of
-from dask_nlis.report.sizes import Size, sizes_of
+from dask_nlis.report.sizes import Size, sizes_of, unfitted
 from dask_nlis.report.weights import weights_of
 from dask_nlis.report.words import counted_rows, cut, number, percent, scores_in_words, verdict_of
 
@@ -45,14 +45,14 @@ def report_on(
     if k > MOST_ROWS:
         raise InputError(f"k={k} is above the {MOST_ROWS} rows a page holds; give fewer, or look at nlis.top_rows")
     if find_spec("matplotlib") is None:
-        raise InputError("report draws with matplotlib, which is not installed; pip install 'dask-nlis[plot]'")
+        raise MissingExtraError("report draws with matplotlib; pip install 'dask-nlis[plot]'")
     target = None if path is None else check_page("path", path, overwrite=overwrite)
     if target is not None and run.path is not None and _is_inside(target, run.path):
         raise InputError(f"path={target[:120]!r} lies in the store of the run; give a path outside of it")
     shape = image_shape_of(run, image_shape)
     _check_features(run, X)
     sizes = sizes_of(run, others)
-    page = _page(run, X, shape, sizes, int(k))
+    page = _page(run, X, shape, sizes, unfitted(run, others), int(k))
     if target is not None:
         write_page("path", target, page)
     return Report(page, target)
@@ -74,7 +74,14 @@ def _check_features(run: "Run", X: Any) -> None:
         raise InputError(f"X has shape {shape}, but the run scored {wanted}; give the X it was made of")
 
 
-def _page(run: "Run", X: Any, shape: tuple[int, ...] | None, sizes: Comparison | list[Size] | None, k: int) -> str:
+def _page(
+    run: "Run",
+    X: Any,
+    shape: tuple[int, ...] | None,
+    sizes: Comparison | list[Size] | None,
+    without_fit: list[int],
+    k: int,
+) -> str:
     rows = rows_of(run, X, k, as_images=shape is not None)
     pictures = None
     if shape is not None:
@@ -98,6 +105,7 @@ def _page(run: "Run", X: Any, shape: tuple[int, ...] | None, sizes: Comparison |
         images=pictures,
         charts=charts_of(run, sizes),
         sizes=() if sizes is None or isinstance(sizes, Comparison) else sizes,
+        without_fit=without_fit,
         parameters=parameters_of(run),
         width=WIDTH,
         weights=weights_of(run),
