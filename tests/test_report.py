@@ -391,7 +391,7 @@ class TestPage:
         assert "No fit could be made" not in page.read()
         gap = [{**way[0], "size": 1_100, "loss": None}, *way]
         page = page_of(dataclasses.replace(grown, manifest={**grown.manifest, "way": gap}))
-        assert f"No fit could be made of the rows drawn at 1,100." in page.read()
+        assert "No fit could be made of the rows drawn at 1,100." in page.read()
         assert [cell.value for cell in page.column(SIZES, 0)] == [each["size"] for each in way]
         other = ran(size=400)
         page = page_of(job, others=[other])
