@@ -25,18 +25,20 @@ from distributed import Client, LocalCluster, Status
 import dask_nlis as nlis
 
 PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)))
+CLASSES = nlis.Problem(nlis.MultilayerPerceptron((), n_outputs=2), nlis.SoftmaxLoss(3))
 
 
 def stored_rows(folder: Path, n: int, d: int = 10) -> None:
-    """Write X (n, d) and y (n,) in a hundred chunks."""
+    """Write X (n, d), y (n,) and one of three classes a row in a hundred chunks."""
     rng = np.random.default_rng(0)
     group = zarr.open_group(folder, mode="w")
     group.create_array("X", data=rng.standard_normal((n, d)), chunks=(n // 100, d))
     group.create_array("y", data=rng.standard_normal(n), chunks=(n // 100,))
+    group.create_array("classes", data=rng.integers(0, 3, n), chunks=(n // 100,))
 
 
 def digest(folder: Path) -> str:
-    """Hash of the factor, of a sample drawn by the scores with its rows, of the losses at two thetas, and of a run with a store."""
+    """Hash of all that a job brings: a factor, a sample by its scores, losses, and runs with stores of one output and of two."""
     x, y = nlis.open_rows(folder, X="X", y="y", block_bytes=100_000)
     A = nlis.dual_matrix(PROBLEM, x, y, theta=np.linspace(-0.5, 0.5, x.shape[1] + 1))
     factor = nlis.factorize(A)
@@ -46,6 +48,9 @@ def digest(folder: Path) -> str:
     job = nlis.run(PROBLEM, x, y, size=500, seed=1, store=folder.parent / f"run-{uuid.uuid4().hex}")
     parts = (factor.r, sample.indices, sample.weights, sample.take(x, y)[0], np.asarray(losses))
     parts += (job.scores.compute(), job.sample.weights, job.sample_X, job.fit.theta)
+    _, classes = nlis.open_rows(folder, X="X", y="classes", block_bytes=100_000)
+    job = nlis.run(CLASSES, x, classes, size=500, seed=1, store=folder.parent / f"run-{uuid.uuid4().hex}")
+    parts += (job.factor.r, job.scores.compute(), job.sample.weights, job.sample_X, job.fit.theta)
     return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()
 
 

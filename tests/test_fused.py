@@ -214,6 +214,7 @@ def test_threads_give_the_same_bits(expected, tmp_path):
         assert_all(results(lazy(X, 100), lazy(Y, 100), tmp_path), expected)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_bits(expected, tmp_path):
     with (
         ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool,
@@ -229,6 +230,7 @@ def cluster():
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_bits_and_keeps_the_candidates_to_itself(expected, tmp_path, monkeypatch):
     fetched, boxed = [], phase.on_blocks
 
@@ -253,6 +255,7 @@ def test_a_cluster_gives_the_same_bits_and_keeps_the_candidates_to_itself(expect
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_of_a_stage_changes_nothing(expected, monkeypatch):
     held, killed = phase.held, []
 

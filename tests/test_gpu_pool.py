@@ -43,6 +43,7 @@ def seen():
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_each_process_sees_one_gpu_and_has_one_thread(gpus):
     gpus(3, "2,0,GPU-7f")
     with (

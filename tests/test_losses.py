@@ -3,7 +3,6 @@
 import functools
 import pickle
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import array_api_strict
@@ -149,11 +148,10 @@ def _grid(name, arguments):
 METHODS = ("value", "derivative", "curvature", "root", "root_slope")
 
 
-@cache
-def _oracle(name, method):
-    """Exact values on the grid with their condition: the relative change by a relative change of each argument."""
+def _oracle(name, method, part):
+    """Exact values on a third of the grid with their condition: the relative change by a relative change of each argument."""
     exact = getattr(DEFINITIONS[name], method)
-    rows = _grid(name, 3 if method == "root_slope" else 2)
+    rows = _grid(name, 3 if method == "root_slope" else 2)[part::3]
     values, conditions = [], []
     with mp.workdps(DIGITS):
         nudge = 1 + mp.mpf(10) ** -20
@@ -180,10 +178,11 @@ def _representable(value):
     return abs(value) < mp.mpf(np.finfo(float).max)
 
 
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("method", METHODS)
 @each
-def test_agrees_with_mpmath_to_eight_eps_times_its_condition_without_a_warning(name, method):
-    rows, values, conditions = _oracle(name, method)
+def test_agrees_with_mpmath_to_eight_eps_times_its_condition_without_a_warning(name, method, part):
+    rows, values, conditions = _oracle(name, method, part)
     # A corner has no derivative; where the exact number is no float64, neither is ours.
     kept = [k for k, (row, value) in enumerate(zip(rows, values, strict=True)) if _representable(value)]
     kept = [k for k in kept if not _singular(name, rows[k])]

@@ -47,11 +47,13 @@ def under_a_cap():
     return dict(map(json.loads, in_a_process(str(TESTS / "large_rows.py")).splitlines()))
 
 
+@pytest.mark.slow
 def test_every_public_function_works_in_16_gb_of_addresses_at_200_000_rows(under_a_cap):
     assert under_a_cap.pop("n x n").startswith("MemoryError: Unable to allocate 298. GiB")  # the cap is there
     assert {name: said for name, said in under_a_cap.items() if said != "ok"} == {}
 
 
+@pytest.mark.slow
 def test_no_public_function_is_left_out_of_the_cap(under_a_cap):
     assert functions() == {name for name in under_a_cap if "." not in name} - {"n x n"}
 

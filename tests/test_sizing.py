@@ -44,6 +44,7 @@ def test_the_tables_of_the_guide_are_those_of_the_planner(k):
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_a_job_is_planned_and_run_and_reads_as_often_as_planned():
     script = ROOT / "examples" / "benchmarks" / "sizing.py"
     result = subprocess.run([sys.executable, script, "--quick"], capture_output=True, text=True, check=False)
