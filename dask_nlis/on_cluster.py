@@ -16,6 +16,7 @@ from dask_nlis.deadline import Deadline, seconds
 from dask_nlis.errors import ClusterError, NlisError
 from dask_nlis.failures import Work, raise_in_place
 from dask_nlis.graph import Key, Wave
+from dask_nlis.kernels.aligned import aligned
 from dask_nlis.prepared import Prepared
 from dask_nlis.versions import check_versions
 from dask_nlis.watch import Advance
@@ -76,7 +77,7 @@ def run_on_cluster(
                 early[future.key] = value
                 advance(1)
                 while key in early:
-                    collect(early.pop(key))
+                    collect(aligned(early.pop(key)))
                     key = next(waiting, None)
     except BaseException:  # also when the user interrupts
         _give_up(client, pending)

@@ -31,6 +31,7 @@ from dask_nlis.deadline import BoundedPool, Deadline
 from dask_nlis.errors import MemoryLimitError
 from dask_nlis.failures import Work, raise_in_place
 from dask_nlis.graph import Asked, Graph, Key, Wave, flat_keys, on_top, optimised, waves
+from dask_nlis.kernels.aligned import aligned
 from dask_nlis.on_cluster import Collect, devices_of_workers, kind_here, run_on_cluster
 from dask_nlis.prepared import blas, one_blas_thread
 from dask_nlis.watch import Advance, Compute, watched
@@ -126,7 +127,7 @@ def on_blocks(
 
 
 def _called(block: Any, task: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    return task(block if block is None or isinstance(block, tuple) else np.asarray(block), *arguments)
+    return task(aligned(block if block is None or isinstance(block, tuple) else np.asarray(block)), *aligned(arguments))
 
 
 def warn(message: str, category: type[Warning]) -> None:

@@ -21,6 +21,11 @@ from dask_nlis import phase, prepared
 PROBLEM = nlis.Problem(nlis.SingleIndex(nlis.Swish(c1=1, c2=2)), constraint=nlis.Ball(5.0))
 X, Y = rows_of(71, 1800, 4)
 X[:, 1] = X[:, 0] + 1e-5 * X[:, 1]  # ill-conditioned: a second read and a whitener in the graph
+NETS = {
+    "net": nlis.Problem(nlis.MultilayerPerceptron((3,), unit=nlis.Tanh())),
+    "relu": nlis.Problem(nlis.ReluNetwork(3)),
+    "classes": nlis.Problem(nlis.MultilayerPerceptron((), n_outputs=2), nlis.SoftmaxLoss(3)),
+}
 THETA = np.array([0.3, -0.2, 0.1, 0.4, 0.05])
 
 
@@ -54,7 +59,19 @@ def results():
         "drift": nlis.drift(PROBLEM, x, y, [THETA, 2 * THETA]),
         "compare": nlis.compare(PROBLEM, x, y, {"leverage": scores}, sizes=50, seeds=1, n_starts=1),
         "transform": nlis.standardize(x, y).transform,
+        **results_of_nets(x, y),
     }
+
+
+def results_of_nets(x, y):
+    """Rows, factors and norms of networks, of one output and of several."""
+    found = {}
+    for name, problem in NETS.items():
+        labels = (y > 0).astype(float) + (y > 1) if name == "classes" else y
+        A = nlis.dual_matrix(problem, x, labels, theta=np.linspace(-0.5, 0.7, problem.model.n_parameters(4)))
+        found |= {f"{name} rows": A.to_dask_array().compute(), f"{name} factor": nlis.factorize(A)}
+        found |= {f"{name} norms": nlis.norm_scores(A).compute()}
+    return found
 
 
 @pytest.fixture(scope="module")

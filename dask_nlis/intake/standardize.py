@@ -10,6 +10,7 @@ from dask_nlis.errors import InputError, NonFiniteError
 from dask_nlis.intake.names import name_columns
 from dask_nlis.intake.opened import check_block_bytes, look_at
 from dask_nlis.intake.rows import Rows, take_in
+from dask_nlis.kernels.aligned import aligned
 from dask_nlis.kernels.numbers import real_array
 from dask_nlis.nouns import noun
 
@@ -191,7 +192,7 @@ def _moments(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 def _block_moments(x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
     out = np.empty((1, 1), dtype=object)
-    table = np.asarray(x, dtype=np.float64)
+    table = aligned(np.asarray(x, dtype=np.float64))
     if y is not None:
         table = np.column_stack([table, np.asarray(y, dtype=np.float64)])
     out[0, 0] = moments_of(table)

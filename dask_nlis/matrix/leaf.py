@@ -6,6 +6,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from dask_nlis.intake import LARGEST_INTEGER
+from dask_nlis.kernels.aligned import aligned
 from dask_nlis.losses import Loss, LossOfSeveral
 from dask_nlis.matrix.findings import LABEL, NAMED, WEIGHT, Finding, Y
 
@@ -47,8 +48,8 @@ class Leaf(NamedTuple):
 
 def float64(values: np.ndarray) -> np.ndarray:
     """Cast before any arithmetic (uint8 would wrap); integers beyond 2^53 become NaN, to be reported."""
-    # One memory layout, so that the bits of a sum do not depend on how the block was stored.
-    cast = np.ascontiguousarray(values, dtype=np.float64)
+    # One memory layout, so that the bits of a sum do not depend on how the block was stored, or came.
+    cast = aligned(np.ascontiguousarray(values, dtype=np.float64))
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
         return np.where((values > LARGEST_INTEGER) | (values < -LARGEST_INTEGER), np.nan, cast)
     return cast

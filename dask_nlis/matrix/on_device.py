@@ -7,6 +7,7 @@ from typing import Any
 from dask_nlis import device as devices, meters, phase
 from dask_nlis.device import AtWork, Device, working_on
 from dask_nlis.errors import DeviceError, NlisError, PerformanceWarning
+from dask_nlis.kernels.aligned import aligned
 
 Task = Callable[..., Any]
 
@@ -34,6 +35,8 @@ def on_device(task: Task) -> Task:
         if devices.here() is not None:  # part of another task
             with meters.metered(activity):
                 return task(*blocks, job=job, **arguments)
+        x, *beside = blocks  # of x no more is copied at a time than a sub-block; see `leaf.float64`
+        blocks, job, arguments = (x, *map(aligned, beside)), aligned(job), aligned(arguments)
         try:
             with meters.task(activity):
                 result = placed(*blocks, job=job, **arguments)
