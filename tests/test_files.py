@@ -321,7 +321,7 @@ def test_an_hdf5_file_in_place_of_an_array_lists_its_arrays_and_words_are_no_num
 def test_without_h5py_the_message_names_the_extra(tmp_path, monkeypatch):
     path = hdf5(tmp_path)
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(nlis.InputError, match=r"needs h5py; install dask-nlis\[hdf5\]"):
+    with pytest.raises(nlis.InputError, match=r"needs h5py; pip install 'dask-nlis\[hdf5\]'"):
         nlis.open_rows(path, X="X")
 
 

@@ -375,7 +375,7 @@ def test_without_what_reads_tables_the_extra_is_named(tmp_path, monkeypatch):
         (tmp_path / path).write_bytes(b"PAR1")
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, name, None)
-            with pytest.raises(nlis.InputError, match=rf"needs {name}; install dask-nlis\[dataframe\]"):
+            with pytest.raises(nlis.InputError, match=rf"needs {name}; pip install 'dask-nlis\[dataframe\]'"):
                 nlis.ingest(tmp_path / path, tmp_path / "out.zarr")
 
 
