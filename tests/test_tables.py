@@ -343,7 +343,9 @@ def test_altered_bytes_of_a_file_are_told(tmp_path, frame):
 def test_what_is_not_installed_is_named_with_its_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     (tmp_path / "t.parquet").write_bytes(b"PAR1")
-    refused(nlis.MissingExtraError, r"needs pyarrow; pip install 'dask-nlis\[dataframe\]'", tmp_path / "t.parquet", X="a")
+    refused(
+        nlis.MissingExtraError, r"needs pyarrow; pip install 'dask-nlis\[dataframe\]'", tmp_path / "t.parquet", X="a"
+    )
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     (tmp_path / "t.csv").write_text("a\n1\n")
     refused(nlis.MissingExtraError, r"needs pandas; pip install 'dask-nlis\[dataframe\]'", tmp_path / "t.csv", X="a")
