@@ -334,7 +334,7 @@ MISTAKES = {
     "a class": (lambda: nlis.from_torch(Residual), nlis.InputTypeError, "module is the class Residual"),
     "images": (lambda: nlis.from_torch(torch.nn.Conv2d(1, 2, 3), input_shape=(1, 4, 4)), nlis.InputError, r"returns \(8, 2, 2, 2\) for a batch of 8"),
     "no parameters": (lambda: nlis.from_torch(Many()), nlis.InputError, "Many has no parameters"),
-    "an unknown name": (lambda: nlis.from_torch(dense(3), wrt="head"), nlis.InputError, "'head', which the module has not (it has 0.w"),
+    "an unknown name": (lambda: nlis.from_torch(dense(3), wrt="head"), nlis.InputError, r"'head', which the module has not \(it has 0.w"),
     "names of no kind": (lambda: nlis.from_torch(dense(3), wrt=[1]), nlis.InputTypeError, r"wrt=\[1\] is not allowed"),
     "no names": (lambda: nlis.from_torch(dense(3), wrt=[]), nlis.InputError, "wrt names nothing"),
     "no shape": (lambda: nlis.from_torch(images()), nlis.InputError, "input_shape is None, and the first layer .Conv2d."),
