@@ -14,6 +14,8 @@ import numpy as np
 #: Bytes at whose multiples float64 lies, also as a field of records.
 _WORD = 8
 
+_PLAIN = frozenset({str, bytes, bool, int, float})
+
 
 def aligned(value: Any) -> Any:
     """The value itself, or the same with copies of the arrays in it that lie at odd addresses.
@@ -24,6 +26,8 @@ def aligned(value: Any) -> Any:
     >>> raw.flags.aligned, aligned(raw).flags.aligned, aligned((3, {"a": raw}))[1]["a"].flags.aligned
     (False, True, True)
     """
+    if value is None or type(value) in _PLAIN:  # first, since names of features may be many
+        return value
     if isinstance(value, np.ndarray):
         return _array(value)
     if isinstance(value, tuple | list):
